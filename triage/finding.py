@@ -1,0 +1,69 @@
+"""What triage says: findings, ranked by harm, and what it could not judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from telemetry.identity import ModelKey
+from telemetry.units import Unit
+
+
+class Severity(StrEnum):
+    """PAGE: users are hurt now. TICKET: look soon. INFO: worth knowing."""
+
+    PAGE = "page"
+    TICKET = "ticket"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One number a finding rests on, with its unit; `signal` names it where it is a signal."""
+
+    label: str
+    value: float | None
+    unit: Unit
+    signal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One judgement. `since` is unix seconds, None if it began before the history does.
+
+    `tag` is one word for the card (FAILING, WAITING). `sentence` is what an operator would say, `remedy`
+    the first thing to do. `harm_per_second` ranks: requests per second failing plus waiting.
+    """
+
+    rule: str
+    severity: Severity
+    tag: str
+    server: str
+    model: ModelKey | None
+    sentence: str
+    since: float | None
+    evidence: tuple[Evidence, ...]
+    impact: str
+    remedy: str
+    detail: str = ""
+    harm_per_second: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """A rule that could not be judged somewhere, and why, in one quiet sentence."""
+
+    rule: str
+    server: str
+    model: ModelKey | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """All findings at `at`, most harmful first; `rules` is how many rules were checked."""
+
+    at: float
+    rules: int
+    findings: tuple[Finding, ...]
+    unjudged: tuple[Unjudged, ...] = ()
