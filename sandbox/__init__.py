@@ -1,0 +1,16 @@
+"""The embedded runtime: a real tritonserver as a child process, with traffic, a simulated GPU and fault models."""
+
+from sandbox.errors import PortTakenError, SandboxError, UnsupportedPlatformError
+from sandbox.options import SandboxOptions, parse_ports
+from sandbox.ports import free_ports
+from sandbox.server import Sandbox
+
+__all__ = [
+    "PortTakenError",
+    "Sandbox",
+    "SandboxError",
+    "SandboxOptions",
+    "UnsupportedPlatformError",
+    "free_ports",
+    "parse_ports",
+]

@@ -1,0 +1,13 @@
+"""What can go wrong with the sandbox, each as one sentence that says what to do."""
+
+
+class SandboxError(RuntimeError):
+    """The sandbox could not do what was asked; the text is meant for people."""
+
+
+class UnsupportedPlatformError(SandboxError):
+    """This machine cannot run the tritonserver binary of the wheel."""
+
+
+class PortTakenError(SandboxError):
+    """Another program already listens where the sandbox should."""
