@@ -1,0 +1,105 @@
+# Every target does its own set-up on a fresh machine; what is up to date is not done again.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+VENV_TRITON := .venv-triton
+UV := .tools/uv/bin/uv
+BIN := $(VENV)/bin
+PACKAGES := telemetry collectors control history signals triage experiments charts sandbox
+TYPED := $(PACKAGES) settings.py runtime.py server.py app.py
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(VENV)/.ready $(VENV_TRITON)/.ready ## Install the app, its tools and the embedded Triton (no root needed)
+
+.PHONY: run
+run: platform setup ## Start the dashboard with NVIDIA's real tritonserver and example models; Ctrl-C ends both
+	@exec $(BIN)/python -m sandbox run
+
+.PHONY: test
+test: setup $(VENV)/.browser .tools/prometheus/.ready ## Run every test: unit, pages, rules, real Triton, real Prometheus, real browser
+	$(PYTEST)
+
+.PHONY: check
+check: $(VENV)/.ready ## Format, lint, types, import directions, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy $(TYPED)
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tools.generated --check
+
+.PHONY: generate
+generate: $(VENV)/.ready ## Rewrite every generated file (signal reference, settings reference, runbooks)
+	$(BIN)/python -m tools.generated
+
+.PHONY: format
+format: $(VENV)/.ready ## Format the code and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: bench
+bench: setup ## Benchmarks: page reader, ring memory, report time; figures, not tests
+	$(BIN)/python -m benchmarks.exposition
+	$(BIN)/python -m benchmarks.memory
+
+.PHONY: screenshots
+screenshots: setup $(VENV)/.browser ## Take every page's screenshots on the real sandbox into docs/screenshots/
+	$(BIN)/python -m tools.screenshots
+
+.PHONY: up
+up: ## Start the GPU stack with docker compose
+	docker compose up --build
+
+.PHONY: down
+down: ## Stop the GPU stack
+	docker compose down
+
+.PHONY: lock
+lock: $(UV) ## Resolve the dependencies anew into requirements/*.lock
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		requirements/bootstrap.in -o requirements/bootstrap.lock
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		pyproject.toml -o requirements/app.lock
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		pyproject.toml --group dev -c requirements/app.lock -o requirements/dev.lock
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		requirements/triton.in -o requirements/triton.lock
+
+.PHONY: platform
+platform:
+	@bash tools/platform.sh
+
+$(UV): requirements/bootstrap.lock
+	@bash tools/python.sh "$(PYTHON)"
+	@echo "setup 1/3: uv, the installer"
+	@"$(PYTHON)" -m venv .tools/uv
+	@.tools/uv/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock
+	@touch $(UV)
+
+$(VENV)/.ready: requirements/dev.lock | $(UV)
+	@echo "setup 2/3: the app and its tools into $(VENV) (about 500 MB)"
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements/dev.lock
+	@touch $@
+
+$(VENV_TRITON)/.ready: requirements/triton.lock | $(UV)
+	@echo "setup 3/3: NVIDIA's tritonserver and the example models' libraries into $(VENV_TRITON) (about 500 MB)"
+	@test -x $(VENV_TRITON)/bin/python || "$(PYTHON)" -m venv $(VENV_TRITON)
+	@$(UV) pip sync --quiet --require-hashes --python $(VENV_TRITON)/bin/python requirements/triton.lock
+	@touch $@
+
+$(VENV)/.browser: tools/chromium.sh | $(VENV)/.ready
+	@bash tools/chromium.sh $(BIN)/python
+	@touch $@
+
+.tools/prometheus/.ready: tools/prometheus.sh
+	@bash tools/prometheus.sh
+	@touch $@
