@@ -1,4 +1,4 @@
-"""The embedded runtime: a real tritonserver as a child process, with traffic, a simulated GPU and fault models."""
+"""The embedded runtime: a real tritonserver as a child process, traffic, a simulated GPU, fault models."""
 
 from sandbox.errors import PortTakenError, SandboxError, UnsupportedPlatformError
 from sandbox.options import SandboxOptions, parse_ports

@@ -2,8 +2,8 @@
 
     python -I -S bound_exec.py STARTER_PID PROGRAM [ARGUMENT ...]
 
-Written for Popen: the request to the kernel (PR_SET_PDEATHSIG) is made in the child and survives exec, so that no
-preexec_fn, which is unsafe beside threads, is needed.
+Written for Popen: the request to the kernel (PR_SET_PDEATHSIG) is made in the child and survives exec, so
+that no preexec_fn, which is unsafe beside threads, is needed.
 """
 
 from __future__ import annotations

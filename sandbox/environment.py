@@ -1,8 +1,8 @@
-"""Where the embedded Triton lives: its virtual environment, binary, libraries, and the environment of the child.
+"""Where the embedded Triton lives: its virtual environment, binary, libraries, and the child's environment.
 
-The wheel nvidia-pytriton carries NVIDIA's own tritonserver with the python backend and the local response cache.
-Its python stub must match the interpreter's version, finds libcudart only through LD_LIBRARY_PATH, and imports
-numpy and the models' packages from the virtual environment named by PATH.
+The wheel nvidia-pytriton carries NVIDIA's own tritonserver with the python backend and the local response
+cache. Its python stub must match the interpreter's version, finds libcudart only through LD_LIBRARY_PATH, and
+imports numpy and the models' packages from the virtual environment named by PATH.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TritonInstall:
         return self.site_packages.parent.name.removeprefix("python")
 
     def place_backends(self, folder: Path) -> Path:
-        """Make the backends folder: the wheel's files as links, with the stub of this Python; returns the folder."""
+        """Make the backends folder, the wheel's files as links and the stub of this Python; returns it."""
         triton = self.site_packages / "pytriton" / "tritonserver"
         stub = triton / "python_backend_stubs" / self.python_version / "triton_python_backend_stub"
         if not stub.is_file():
@@ -70,7 +70,7 @@ class TritonInstall:
         return folder
 
     def child_environment(self) -> dict[str, str]:
-        """The environment of tritonserver: ours, with the virtual environment active and the GPU switched off."""
+        """The environment of tritonserver: ours, the virtual environment active and the GPU switched off."""
         child = dict(os.environ)
         for name in ("PYTHONPATH", "PYTHONHOME"):
             child.pop(name, None)
@@ -99,7 +99,7 @@ def check_platform() -> None:
 
 
 def find_install(project_root: Path = PROJECT_ROOT) -> TritonInstall:
-    """The embedded Triton beside the project (or where TRITONSCOPE_TRITON_VENV says); SandboxError if it is absent."""
+    """The embedded Triton beside the project, or where TRITONSCOPE_TRITON_VENV says; else SandboxError."""
     check_platform()
     venv = Path(os.environ.get(VENV_SETTING) or project_root / ".venv-triton").absolute()
     for site_packages in sorted(venv.glob("lib/python3.*/site-packages")):
@@ -107,6 +107,6 @@ def find_install(project_root: Path = PROJECT_ROOT) -> TritonInstall:
         if install.server.is_file():
             return install
     raise SandboxError(
-        f"No embedded tritonserver in {venv}: run `make setup`, or set {VENV_SETTING} to a virtual environment "
-        "made from requirements/triton.lock."
+        f"No embedded tritonserver in {venv}: run `make setup`, or set {VENV_SETTING} to a virtual "
+        "environment made from requirements/triton.lock."
     )

@@ -1,7 +1,9 @@
 """What can go wrong with the sandbox, each as one sentence that says what to do."""
 
+from telemetry.errors import TritonscopeError
 
-class SandboxError(RuntimeError):
+
+class SandboxError(TritonscopeError):
     """The sandbox could not do what was asked; the text is meant for people."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from sandbox.environment import TritonInstall
 from sandbox.errors import SandboxError
 
-GENERATOR = Path(__file__).with_name("onnx_models.py")
+GENERATOR = Path(__file__).parent / "models" / "onnx" / "generate.py"
 GENERATED_MODELS = ("resnet18", "label_head")
 GENERATE_SECONDS = 120.0
 
@@ -19,7 +19,7 @@ GENERATE_SECONDS = 120.0
 def cached_onnx_files(
     install: TritonInstall, project_root: Path, tell: Callable[[str], None]
 ) -> dict[str, Path]:
-    """The ONNX file of each generated model, made now if need be; `tell` hears of it, SandboxError if it fails."""
+    """The ONNX file of each generated model, made now if absent; SandboxError if that fails."""
     version = hashlib.sha256(GENERATOR.read_bytes()).hexdigest()[:12]
     folder = project_root / ".cache" / "onnx" / version
     files = {name: folder / f"{name}.onnx" for name in GENERATED_MODELS}
@@ -37,7 +37,9 @@ def place_onnx_files(files: dict[str, Path], repository: Path) -> list[Path]:
     for name, source in files.items():
         target = repository / name / "1" / "model.onnx"
         if not target.parent.parent.is_dir():
-            raise SandboxError(f"{repository} has no model {name}: name the project's model_repository folder.")
+            raise SandboxError(
+                f"{repository} has no model {name}: name the project's model_repository folder."
+            )
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(source, target)
         placed.append(target)
@@ -50,8 +52,11 @@ def _generate(install: TritonInstall, folder: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=GENERATE_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise SandboxError(
-            f"Generating the ONNX models took longer than {GENERATE_SECONDS:.0f} s: free some CPU and start again."
+            f"Generating the ONNX models took longer than {GENERATE_SECONDS:.0f} s: "
+            "free some CPU and start again."
         ) from None
     if done.returncode != 0:
         last_line = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise SandboxError(f"Generating the ONNX models failed: {last_line}. Run `make setup` and start again.")
+        raise SandboxError(
+            f"Generating the ONNX models failed: {last_line}. Run `make setup` and start again."
+        )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sandbox.errors import SandboxError
+
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 PORTS_SETTING = "TRITONSCOPE_SANDBOX_PORTS"
 DEFAULT_PORTS = (8000, 8001, 8002)
@@ -19,8 +21,8 @@ class SandboxOptions:
     """How the embedded tritonserver is started.
 
     A port of 0 means: take a free one. `models` names models of `model_repository/` and `sandbox/models/`
-    (None = all of them); `extra_models` are folders of further models, loaded at start as well; their names are
-    the folders' names. `cache_bytes` switches Triton's response cache on. `extra_args` go to tritonserver as they
+    (None = all of them); `extra_models` are folders of further models, loaded at start as well under the
+    folders' names. `cache_bytes` switches Triton's response cache on. `extra_args` go to tritonserver as they
     are. `start_seconds` and `stop_seconds` bound the wait for it.
     """
 
@@ -41,15 +43,15 @@ class SandboxOptions:
 
 
 def parse_ports(text: str) -> tuple[int, int, int]:
-    """The three ports (http, grpc, metrics) written as "8000,8001,8002"; ValueError with one sentence if not so."""
+    """The three ports (http, grpc, metrics) written as "8000,8001,8002"; SandboxError if it is not so."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 3 or not all(part.isdigit() and int(part) < 65536 for part in parts):
-        raise ValueError(
+        raise SandboxError(
             f"{PORTS_SETTING} must be three port numbers, http,grpc,metrics, for example 8000,8001,8002; "
             f"it is {text!r}."
         )
     http, grpc, metrics = (int(part) for part in parts)
     used = [port for port in (http, grpc, metrics) if port]
     if len(set(used)) != len(used):
-        raise ValueError(f"{PORTS_SETTING} names the same port twice: {text!r}.")
+        raise SandboxError(f"{PORTS_SETTING} names the same port twice: {text!r}.")
     return http, grpc, metrics

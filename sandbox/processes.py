@@ -1,4 +1,4 @@
-"""Child processes that leave nothing behind: started bound to us, in a group of their own, ended as a group."""
+"""Child processes that leave nothing behind: bound to us, in a group of their own, ended as a group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO
 
 BOUND_EXEC = Path(__file__).with_name("bound_exec.py")
 
-# The kernel's death signal follows the *thread* that started the child. This thread lives as long as the process.
+# The kernel's death signal follows the *thread* that started the child: this one lives until the process ends.
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sandbox-spawner")
 
 
@@ -26,7 +26,10 @@ def start_bound(
     output: IO[bytes] | int | None = None,
     folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a new session; it is killed when this process ends in any way. `output` takes both streams."""
+    """Start a program in a new session; it is killed when this process ends in any way.
+
+    `output` takes both of its streams.
+    """
     bound = [sys.executable, "-I", "-S", str(BOUND_EXEC), str(os.getpid()), *command]
 
     def start() -> subprocess.Popen[bytes]:
@@ -56,8 +59,10 @@ def group_members(group: int) -> list[int]:
     return members
 
 
-def end_group(process: subprocess.Popen[bytes], seconds: float, first: signal.Signals = signal.SIGTERM) -> bool:
-    """End a program started by `start_bound` and all its descendants; whether it went in time, without SIGKILL."""
+def end_group(
+    process: subprocess.Popen[bytes], seconds: float, first: signal.Signals = signal.SIGTERM
+) -> bool:
+    """End a program started by `start_bound` with its descendants; whether it went without SIGKILL."""
     group = process.pid
     in_time = True
     if process.poll() is None:

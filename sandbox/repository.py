@@ -1,7 +1,7 @@
 """The sandbox's working repository, derived at every start from model_repository/ and sandbox/models/.
 
 Python models and ensembles are copied as they are. ONNX models become python-backend models that run the same
-model.onnx through onnxruntime, placed on the CPU; the weights are linked, not copied. Nothing is kept twice in git.
+model.onnx through onnxruntime, on the CPU; the weights are linked, not copied. Nothing is kept twice in git.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from sandbox.errors import SandboxError
 
 GPU_SIMULATOR = "sandbox_gpu_simulator"
-ONNX_RUNNER = Path(__file__).parent / "onnx_backend" / "model.py"
+ONNX_RUNNER = Path(__file__).parent / "models" / "onnx" / "runner.py"
 _ONNX_BACKEND = re.compile(r'\b(backend|platform)\s*:\s*"(onnxruntime|onnxruntime_onnx)"')
 _DEVICE_KIND = re.compile(r"\bKIND_(AUTO|GPU)\b")
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
@@ -28,7 +28,7 @@ def model_sources(project_root: Path) -> dict[str, Path]:
 
 
 def choose_models(project_root: Path, wanted: tuple[str, ...] | None, simulated_gpu: bool) -> dict[str, Path]:
-    """The folders of the wanted models (None = all) and what their ensembles need; SandboxError for a wrong name."""
+    """The folders of the wanted models (None = all) and their ensembles' steps; SandboxError for a wrong name."""
     sources = model_sources(project_root)
     ordinary = {name: path for name, path in sources.items() if name != GPU_SIMULATOR}
     names = list(ordinary) if wanted is None else list(wanted)
@@ -58,15 +58,17 @@ def place_model(
 ) -> Path:
     """Derive one model into the repository; returns its folder.
 
-    `name` renames it; `parameters` replaces or adds config parameters (strings). SandboxError if the source is not
-    a model folder, if the name is already there, or if an ONNX model has no model.onnx.
+    `name` renames it; `parameters` replaces or adds config parameters (strings). SandboxError if the source
+    is not a model folder, if the name is already there, or if an ONNX model has no model.onnx.
     """
     if not (source / "config.pbtxt").is_file():
         raise SandboxError(f"{source} is not a model folder: it has no config.pbtxt.")
     target = repository / (name or source.name)
     if target.exists():
-        raise SandboxError(f"The working repository already has a model {target.name!r}: choose another name.")
-    # Made whole beside the repository and moved in at once, since Triton rescans the folder whenever it is asked.
+        raise SandboxError(
+            f"The working repository already has a model {target.name!r}: choose another name."
+        )
+    # Made whole beside the repository and moved in at once: Triton rescans the folder whenever it is asked.
     partial = repository.parent / f"{target.name}.partial"
     shutil.copytree(source, partial, ignore=_IGNORED)
     config = (source / "config.pbtxt").read_text(encoding="utf-8")
@@ -79,19 +81,23 @@ def place_model(
 
 
 def derive_config(config: str, *, name: str | None, parameters: Mapping[str, str]) -> str:
-    """The working copy's config: ONNX through the python backend, on the CPU, renamed and with other parameters."""
+    """The working copy's config: ONNX in the python backend, on the CPU, renamed, with other parameters."""
     config = _ONNX_BACKEND.sub('backend: "python"', config)
     config = _DEVICE_KIND.sub("KIND_CPU", config)
     if name is not None:
         config = re.sub(r'^name\s*:\s*"[^"]*"', f'name: "{name}"', config, count=1, flags=re.MULTILINE)
     for key, value in parameters.items():
-        written = re.compile(rf'(key\s*:\s*"{re.escape(key)}"\s*value\s*:?\s*\{{\s*string_value\s*:\s*)"[^"]*"')
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        if written.search(config):
-            config = written.sub(lambda match, text=escaped: f'{match[1]}"{text}"', config, count=1)
-        else:
-            config += f'\nparameters {{ key: "{key}" value: {{ string_value: "{escaped}" }} }}\n'
+        config = _with_parameter(config, key, value)
     return config
+
+
+def _with_parameter(config: str, key: str, value: str) -> str:
+    quoted = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    opening = rf'(key\s*:\s*"{re.escape(key)}"\s*value\s*:?\s*\{{\s*string_value\s*:\s*)'
+    replaced, count = re.subn(opening + r'"[^"]*"', lambda match: match[1] + quoted, config, count=1)
+    if count:
+        return replaced
+    return f'{config}\nparameters {{ key: "{key}" value: {{ string_value: {quoted} }} }}\n'
 
 
 def _run_onnx_in_python(source: Path, target: Path, onnx_files: Mapping[str, Path]) -> None:

@@ -1,8 +1,8 @@
 """The temporary folder of one sandbox run, and the tidying up after runs that were killed.
 
-The folder is locked for as long as its process lives. A folder that can be locked belongs to nobody any more: it is
-removed at the next start together with the shared memory that its server left behind. Only names that carry the
-run's own random key are touched.
+The folder is locked for as long as its process lives. A folder that can be locked belongs to nobody any more:
+it is removed at the next start together with the shared memory that its server left behind. Only names that
+carry the run's own random key are touched.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOCK = "owner.lock"
 
 
 class RunFolder:
-    """A locked temporary folder with a random key; the key also names this run's shared memory and its server."""
+    """A locked temporary folder with a random key, which also names the run's shared memory and server."""
 
     def __init__(self) -> None:
         """Make and lock a new folder, after removing those of runs that are gone."""

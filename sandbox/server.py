@@ -1,4 +1,4 @@
-"""The embedded tritonserver as a context manager: started, awaited, restarted, stopped, leaving nothing behind."""
+"""The embedded tritonserver as a context manager: started, awaited, restarted, stopped, nothing left."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Sandbox:
     with Sandbox(SandboxOptions(http_port=0, grpc_port=0, metrics_port=0)) as triton:
         requests.get(f"{triton.http_url}/v2")
 
-    Entering raises SandboxError with one sentence if it cannot start. A model that fails to load does not end the
-    server: `not_ready()` names it.
+    Entering raises SandboxError with one sentence if it cannot start. A model that fails to load does not end
+    the server: `not_ready()` names it.
     """
 
     def __init__(self, options: SandboxOptions | None = None, tell: Callable[[str], None] = _silent) -> None:
@@ -144,7 +144,7 @@ class Sandbox:
         os.kill(self.pid, number)
 
     def wait_ended(self, seconds: float = 10.0) -> int:
-        """Wait until tritonserver has ended; its return code (negative: the signal). SandboxError if it lives on."""
+        """Wait for tritonserver's end; its return code (negative: a signal). SandboxError if it lives on."""
         if self._process is None:
             raise SandboxError("The sandbox has not been started.")
         try:
@@ -169,12 +169,10 @@ class Sandbox:
 
         `name` renames it, `parameters` replaces config parameters (strings).
         """
-        return place_model(
-            source, self.repository, self._onnx_files, name=name, parameters=parameters
-        ).name
+        return place_model(source, self.repository, self._onnx_files, name=name, parameters=parameters).name
 
     def not_ready(self) -> dict[str, str]:
-        """The models that were to be loaded at start and are not READY, with the state and reason of the index."""
+        """The models that were to be loaded at start and are not READY, with the index's state and reason."""
         ready: set[str] = set()
         reasons: dict[str, str] = {}
         index: list[dict[str, str]] = json.loads(self._call("POST", "/v2/repository/index")[1])
@@ -185,9 +183,7 @@ class Sandbox:
                 state = entry.get("state", "never loaded, or its config was refused")
                 reasons[entry["name"]] = f"{state}: {entry['reason']}" if entry.get("reason") else state
         absent = "not in the repository index"
-        return {
-            name: reasons.get(name, absent) for name in self._loaded_at_start if name not in ready
-        }
+        return {name: reasons.get(name, absent) for name in self._loaded_at_start if name not in ready}
 
     # The parts of starting.
 

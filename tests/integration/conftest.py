@@ -13,7 +13,7 @@ from sandbox import Sandbox, SandboxOptions
 def triton() -> Iterator[Sandbox]:
     """A real tritonserver with every example model and the simulated GPU, on free ports.
 
-    A test that unloads a model or stops the server puts it right again; one that cannot starts a Sandbox of its own.
+    A test that unloads a model or stops the server puts it right again, or starts a Sandbox of its own.
     """
     with Sandbox(SandboxOptions(http_port=0, grpc_port=0, metrics_port=0)) as server:
         yield server

@@ -1,6 +1,6 @@
 """Generates the ONNX files of model_repository/; executed by the embedded Triton's interpreter (needs onnx, numpy).
 
-    python sandbox/onnx_models.py FOLDER        writes FOLDER/resnet18.onnx and FOLDER/label_head.onnx
+    python generate.py FOLDER        writes FOLDER/resnet18.onnx and FOLDER/label_head.onnx
 
 resnet18 is the true graph (batch normalisation folded into the convolutions, 11.7 million parameters) with seeded
 random weights: the load is real, the classes mean nothing. The same seed gives the same file everywhere.
