@@ -73,6 +73,10 @@ lock: $(UV) ## Resolve the dependencies anew into requirements/*.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		requirements/triton.in -o requirements/triton.lock
 
+.PHONY: licences
+licences: setup ## Rewrite docs/licences.md from the installed packages
+	$(BIN)/python -m tools.licences
+
 .PHONY: platform
 platform:
 	@bash tools/platform.sh

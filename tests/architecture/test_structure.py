@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.licences import locked_names
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT_MODULES = {
     "app", "server", "settings", "runtime", "pages", "ui", "charts", "triage", "experiments", "signals",
@@ -102,3 +104,12 @@ def test_the_tests_need_nothing_outside_the_project() -> None:
         and re.search(r"\.\./shared|/shared/", path.read_text(encoding="utf-8"))
     ]
     assert not offenders
+
+
+@pytest.mark.parametrize("lock", ["app.lock", "dev.lock", "triton.lock"])
+def test_the_licence_of_every_locked_package_is_listed(lock: str) -> None:
+    listed = set(
+        re.findall(r"^\| ([a-z0-9-]+) \|", (ROOT / "docs/licences.md").read_text(), flags=re.MULTILINE)
+    )
+    missing = sorted(set(locked_names(lock)) - listed)
+    assert not missing, f"run make licences: {missing}"
