@@ -27,7 +27,7 @@ def oracle(text: str) -> dict[Key, float]:
             name = sample.name
             if f"# TYPE {family.name} counter" in text and name == f"{family.name}_total":
                 name = family.name
-            found.setdefault((name, tuple(sorted(sample.labels.items()))), sample.value)
+            found.setdefault((name, tuple(sorted(sample.labels.items()))), float(sample.value))
     return found
 
 
