@@ -1,0 +1,22 @@
+"""The write side: every load, unload, reload, test request and experiment goes through one guard.
+
+    from control.facade import Control
+
+    control = Control(
+        servers=lambda: runtime.servers,              # the configured servers, read at every call
+        reader=FreshReader(lambda: runtime.servers),  # experiments.fresh_reader, or another ServerReader
+        is_sandbox=runtime.is_sandbox,                # True only if GET /v2 gave the id this run chose
+    )
+    control.decide("sandbox", ActionKind.UNLOAD, "resnet18")  # Decision(allowed, reason): what a button shows
+    job = control.perform(Action(ActionKind.UNLOAD, "sandbox", "resnet18"))  # at once; runs in its own thread
+    job.record        # Record: stage and elapsed while it runs, outcome and sentence afterwards
+    control.records() # what was done, newest first: the page, and the marks on charts
+    control.control_mode("sandbox")          # "explicit", "none or poll", or None while nobody has asked it
+    control.server_restarted("sandbox")      # call on a restart: forgets that the server refused control
+
+`perform` raises a `telemetry.errors.ControlError` when nothing was sent: NotAllowed, AlreadyRunning,
+InvalidRequest. Everything later is in the record. An action with a token that was already used returns the
+job of that token, so that a click is sent once however often it arrives.
+
+This package never imports collectors or history: what a write must read it gets as a `ServerReader`.
+"""

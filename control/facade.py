@@ -1,0 +1,75 @@
+"""The face of the write side: guard, journal and performer of one process in one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from control.actions import Action, ActionKind, Record
+from control.journal import Journal
+from control.performer import Job, Performer, Work
+from control.policy import Decision, Policy
+from control.ports import ServerReader
+from control.repository_actions import RepositoryActions
+from control.repository_watch import Patience
+from telemetry.errors import InvalidRequest
+from telemetry.identity import Server
+
+
+class Control:
+    """All writes of one process. Make one per process: its locks keep a click from being sent twice.
+
+    `servers` gives the configured servers at every call, so that they may come and go. `reader` reads index,
+    statistics and config freshly with a short time-out (`experiments.fresh_reader.FreshReader`).
+    `is_sandbox(server_id)` is True only if `GET /v2` answered with the random id this run gave its server.
+    """
+
+    def __init__(
+        self,
+        servers: Callable[[], Sequence[Server]],
+        reader: ServerReader,
+        is_sandbox: Callable[[str], bool],
+        *,
+        journal: Journal | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self.reader = reader
+        self.policy = Policy(servers, is_sandbox)
+        self.journal = journal or Journal()
+        self._performer = Performer(self.policy, self.journal)
+        self._repository = RepositoryActions(reader, self.policy.note_control_mode, patience or Patience())
+
+    def decide(self, server_id: str, kind: ActionKind, model: str = "") -> Decision:
+        """May this be done? The reason is what a switched-off button or a read-only banner shows."""
+        return self.policy.decide(server_id, kind, model)
+
+    def perform(self, action: Action, work: Work | None = None) -> Job:
+        """Begin an action and return at once; every write of the product goes through here.
+
+        Load, unload and reload bring their own work; a test request or an experiment hands it in.
+        Raises NotAllowed, AlreadyRunning or InvalidRequest when nothing was begun.
+        """
+        if action.kind.changes_repository:
+            work = self._repository.run
+        if work is None:
+            raise InvalidRequest(f"Nothing to do was given for this {action.kind.value}.")
+        return self._performer.perform(action, work)
+
+    def job(self, record_id: int) -> Job | None:
+        """The job of a record: progress and result; None if it was forgotten."""
+        return self._performer.job(record_id)
+
+    def running(self, server_id: str, model: str) -> Record | None:
+        """The load, unload or reload under way on this model, whoever began it."""
+        return self._performer.running(server_id, model)
+
+    def records(self, server_id: str | None = None, model: str | None = None) -> tuple[Record, ...]:
+        """What was done, newest first."""
+        return self.journal.records(server_id, model)
+
+    def control_mode(self, server_id: str) -> str | None:
+        """ "explicit", "none or poll", or None while no answer has shown it: no endpoint tells it."""
+        return self.policy.control_mode(server_id)
+
+    def server_restarted(self, server_id: str) -> None:
+        """The server may have another control mode now: let it be asked again."""
+        self.policy.forget_control_mode(server_id)

@@ -1,0 +1,105 @@
+"""The one guard: may this be done to this server? Read-only is the default."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from control.actions import Action, ActionKind
+from telemetry.errors import NotAllowed
+from telemetry.identity import Server, is_http_addressable
+
+CONTROL_REFUSED = (
+    "Refused: the server does not accept load/unload. Start it with --model-control-mode=explicit "
+    "(it now runs in none or poll mode)."
+)
+NOT_ADDRESSABLE = (
+    "This name cannot be used over Triton's HTTP API (special characters); use gRPC or rename the model."
+)
+EXPLICIT = "explicit"
+NONE_OR_POLL = "none or poll"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The guard's answer. `reason` says why not, and for an allowed action what allows it."""
+
+    allowed: bool
+    reason: str
+
+
+class Policy:
+    """Decides per server and action.
+
+    Allowed is only what goes to our own sandbox (`is_sandbox`: GET /v2 answered with the random id this run
+    gave its server) or to a server whose settings say `control: true`. Buttons show the same reason.
+    """
+
+    def __init__(self, servers: Callable[[], Sequence[Server]], is_sandbox: Callable[[str], bool]) -> None:
+        self._servers = servers
+        self._is_sandbox = is_sandbox
+        self._lock = threading.Lock()
+        self._control_modes: dict[str, str] = {}
+
+    def server(self, server_id: str) -> Server | None:
+        """The configured server of that id, None if there is none."""
+        return next((server for server in self._servers() if server.id == server_id), None)
+
+    def decide(self, server_id: str, kind: ActionKind, model: str = "") -> Decision:
+        """May `kind` be done to `model` on this server? Asks nobody but `is_sandbox`."""
+        server = self.server(server_id)
+        if server is None:
+            return Decision(False, f"No server {server_id!r} is configured.")
+        right = self._right(server)
+        if not right.allowed:
+            return right
+        if server.http_url is None:
+            return Decision(
+                False, f"{server.id} has no HTTP address in the settings: nothing can be sent to it."
+            )
+        if model and not is_http_addressable(model):
+            return Decision(False, NOT_ADDRESSABLE)
+        if kind.changes_repository and self.control_mode(server_id) == NONE_OR_POLL:
+            return Decision(False, CONTROL_REFUSED)
+        return right
+
+    def check(self, action: Action) -> Server:
+        """The server to send to; raises NotAllowed with the reason the buttons show."""
+        decision = self.decide(action.server, action.kind, action.model)
+        server = self.server(action.server)
+        if not decision.allowed or server is None:
+            raise NotAllowed(decision.reason)
+        return server
+
+    def control_mode(self, server_id: str) -> str | None:
+        """ "explicit" or "none or poll" as the server's answers showed it, None before the first answer."""
+        with self._lock:
+            return self._control_modes.get(server_id)
+
+    def note_control_mode(self, server_id: str, mode: str) -> None:
+        """Remember what an answer of the server showed about its control mode."""
+        with self._lock:
+            self._control_modes[server_id] = mode
+
+    def forget_control_mode(self, server_id: str) -> None:
+        """The server was restarted, or a person wants it asked again."""
+        with self._lock:
+            self._control_modes.pop(server_id, None)
+
+    def _right(self, server: Server) -> Decision:
+        if self._is_sandbox(server.id):
+            return Decision(True, f"{server.id} is the sandbox this run started.")
+        if server.control:
+            return Decision(True, f"Control of {server.id} is switched on in the settings.")
+        if server.expected_server_name is not None:
+            return Decision(
+                False,
+                f"Read-only: what answers at the address of {server.id} is not the sandbox this run started, "
+                "or it does not answer.",
+            )
+        return Decision(
+            False,
+            f"Read-only: control of {server.id} is not switched on. "
+            "To allow it, write control: true at this server in tritonscope.yml.",
+        )
