@@ -61,11 +61,22 @@ class MemoryUse:
 
 
 @dataclass(frozen=True, slots=True)
+class DurationTotals:
+    """Sums of `inference_stats` since the load, in ns, over successes; compute without cache hits."""
+
+    request_ns: int
+    queue_ns: int
+    compute_input_ns: int
+    compute_infer_ns: int
+    compute_output_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class ModelStatistics:
     """One model version in `GET /v2/models/stats`. Counts since its load, durations in ns.
 
     `memory` is None when the server does not send the field, () when its backend reported nothing:
-    both mean unknown, never 0 bytes.
+    both mean unknown, never 0 bytes. `durations` is None when the answer has no `inference_stats`.
     """
 
     name: str
@@ -77,6 +88,7 @@ class ModelStatistics:
     fail_count: int
     batches: tuple[BatchSizeStatistics, ...] = ()
     memory: tuple[MemoryUse, ...] | None = None
+    durations: DurationTotals | None = None
 
 
 @dataclass(frozen=True, slots=True)
