@@ -43,7 +43,9 @@ def effect_of(reader: ServerReader, server_id: str, before: ReloadFacts, call_se
 def judge_effect(before: ReloadFacts, after: ReloadFacts, call_seconds: float) -> ReloadEffect:
     """What the load did, by the statistics (a new copy begins at 0), the config and the time it took."""
     if _restarted(before.statistics, after.statistics):
-        return ReloadEffect(True, "reloaded, the new files are in use and its statistics begin at 0")
+        return ReloadEffect(
+            True, "loaded anew: the server found its files changed, and its statistics begin at 0"
+        )
     if before.config is not None and after.config is not None and before.config.raw != after.config.raw:
         return ReloadEffect(True, "the changed configuration is in use")
     if _counted(before.statistics):
@@ -74,7 +76,8 @@ def _statistics(reader: ServerReader, server_id: str, model: str) -> dict[str, M
 
 
 def _total(row: ModelStatistics) -> int:
-    return row.success_count + row.fail_count + row.execution_count
+    """All that was counted; a count that is not reported tells nothing and adds nothing."""
+    return sum(count or 0 for count in (row.success_count, row.fail_count, row.execution_count))
 
 
 def _counted(rows: dict[str, ModelStatistics] | None) -> bool:

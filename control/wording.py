@@ -10,11 +10,10 @@ import re
 from dataclasses import dataclass
 
 from telemetry.errors import Restricted, SourceError
+from telemetry.reasons import reason_line
 
 NOT_EXPLICIT_MARK = "explicit model load / unload is not allowed"
 
-_PREFIX = re.compile(r"^(?:Internal|Invalid argument|Not found|Unavailable|Unsupported): ")
-_REQUEST_ID = re.compile(r"\[request id: [^\]]*\] ?")
 _LOAD_HEAD = re.compile(
     r"^load failed for model '[^']*': (?:version (?P<version>\d+) is at \w+ state: )?(?P<reason>.*)$",
     re.DOTALL,
@@ -33,15 +32,6 @@ def server_text(raw: str | None) -> str:
     return (error if isinstance(error, str) else raw).strip()
 
 
-def first_line(reason: str) -> str:
-    """The line that says what was wrong: without Triton's prefixes, request id and the traceback."""
-    text = _REQUEST_ID.sub("", reason.strip())
-    while _PREFIX.match(text):
-        text = _PREFIX.sub("", text)
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line.rstrip(";").strip()
-
-
 @dataclass(frozen=True, slots=True)
 class _Known:
     """A known text: if `pattern` is found, `words` say it, with the pattern's groups filled in."""
@@ -54,7 +44,7 @@ class _Known:
         found = self.pattern.search(text)
         if found is None:
             return None
-        groups = {name: first_line(value or "") for name, value in found.groupdict().items()}
+        groups = {name: reason_line(value or "") for name, value in found.groupdict().items()}
         return self.words.format(**{"model": model, **groups}).removesuffix(": ")
 
 
@@ -110,7 +100,7 @@ def explain_reason(reason: str) -> str:
     """An UNAVAILABLE model's reason in words, without the model: `ValueError: missing weights file`."""
     if reason in ("", "unloaded"):
         return reason
-    return _explained(_LOAD_CAUSES, reason, "") or first_line(reason)
+    return _explained(_LOAD_CAUSES, reason, "") or reason_line(reason)
 
 
 def load_failure(model: str, raw: str | None) -> str:
@@ -184,12 +174,12 @@ def infer_failure(model: str, raw: str | None, status: int | None) -> str:
     if known is not None:
         return known
     code = f" (HTTP {status})" if status else ""
-    return f"{model} refused the request{code}: {first_line(text) or 'the server gave no reason'}"
+    return f"{model} refused the request{code}: {reason_line(text) or 'the server gave no reason'}"
 
 
 def source_sentence(error: SourceError) -> str:
     """A failed call that no table explains: what the transport says of it, with the server's first line."""
-    text = first_line(server_text(error.detail)) if error.status else ""
+    text = reason_line(server_text(error.detail)) if error.status else ""
     if text and not isinstance(error, Restricted):
         return f"{error.sentence}: {text}"
     return error.sentence
