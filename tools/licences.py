@@ -22,9 +22,9 @@ import importlib.metadata as metadata, json, re
 def licence(found):
     head = found.metadata
     declared = [c.split(" :: ")[-1] for c in head.get_all("Classifier") or [] if c.startswith("License ::")]
-    text = head.get("License-Expression") or ", ".join(declared) or (head.get("License") or "").split("\\n")[0]
+    text = head.get("License-Expression") or ", ".join(declared) or head.get("License") or ""
     if text:
-        return text
+        return text.split("\\n")[0]
     for file in found.files or []:
         if re.search("licen[cs]e", file.name, re.I):
             lines = file.read_text().strip().splitlines()
