@@ -75,17 +75,18 @@ class DurationTotals:
 class ModelStatistics:
     """One model version in `GET /v2/models/stats`. Counts since its load, durations in ns.
 
-    `memory` is None when the server does not send the field, () when its backend reported nothing:
-    both mean unknown, never 0 bytes. `durations` is None when the answer has no `inference_stats`.
+    A count is None when the server does not send it; `last_inference_ms` 0 means never. `memory` is None
+    when the server does not send the field, () when its backend reported nothing: both mean unknown,
+    never 0 bytes. `durations` is None when the answer has no complete `inference_stats`.
     """
 
     name: str
     version: str
-    last_inference_ms: int
-    inference_count: int
-    execution_count: int
-    success_count: int
-    fail_count: int
+    last_inference_ms: int | None
+    inference_count: int | None
+    execution_count: int | None
+    success_count: int | None
+    fail_count: int | None
     batches: tuple[BatchSizeStatistics, ...] = ()
     memory: tuple[MemoryUse, ...] | None = None
     durations: DurationTotals | None = None

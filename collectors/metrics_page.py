@@ -1,0 +1,50 @@
+"""Source METRICS: the server's own metrics page."""
+
+from __future__ import annotations
+
+from collectors.exposition import MetricsPage, SeriesCache, not_metrics, read_page, sniff
+from collectors.reading import Reading, timed
+from telemetry.errors import NotFound, SourceError
+from telemetry.identity import Server
+from telemetry.scrape import Scrape, Source
+from telemetry.transport import Transport
+
+METRICS_PATH = "/metrics"
+
+
+class MetricsPageCollector:
+    """Reads `metrics_url`/metrics; the payload is a `MetricsPage`. One instance per thread."""
+
+    source = Source.METRICS
+
+    def __init__(self, server: Server, transport: Transport, *, timeout_seconds: float) -> None:
+        self.server = server
+        self._transport = transport
+        self._timeout_seconds = timeout_seconds
+        self._cache = SeriesCache()
+
+    def collect(self) -> Scrape:
+        """One reading of the page."""
+        return timed(self.server, self.source, self._read)
+
+    def _read(self) -> Reading:
+        page = read_metrics(self.server, self._transport, self._timeout_seconds, self._cache)
+        return Reading(page, page.samples, page.notices)
+
+
+def page_url(metrics_url: str) -> str:
+    """The page's address; people configure it with and without /metrics at the end."""
+    return metrics_url if metrics_url.endswith(METRICS_PATH) else metrics_url + METRICS_PATH
+
+
+def read_metrics(
+    server: Server, transport: Transport, timeout_seconds: float, cache: SeriesCache | None = None
+) -> MetricsPage:
+    """The server's page now; raises SourceError."""
+    if server.metrics_url is None:
+        raise SourceError(f"server {server.id} has no metrics address in the settings (`metrics_url`)")
+    try:
+        answer = transport.get(page_url(server.metrics_url), timeout_seconds=timeout_seconds)
+    except NotFound as error:
+        raise not_metrics(sniff(error.detail or "", "HTTP 404")) from error
+    return read_page(answer.text, cache, content_type=answer.content_type)

@@ -1,0 +1,149 @@
+"""Source STATISTICS: `GET /v2/models/stats`, as facts and as samples of the `tritonscope_*` families."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from collectors.reading import (
+    Reading,
+    base_url,
+    decode_json,
+    listing,
+    mapping,
+    timed,
+    whole,
+    words,
+    wrong_shape,
+)
+from telemetry.facts import BatchSizeStatistics, DurationTotals, MemoryUse, ModelStatistics
+from telemetry.identity import Server
+from telemetry.scrape import Notice, Samples, Scrape, Series, Source
+from telemetry.transport import Transport, host_of
+from telemetry.units import us_from_ns
+
+SOURCE_NAME = "statistics"
+
+
+class StatisticsCollector:
+    """Reads the statistics of all models in one call; the payload is a tuple of `ModelStatistics`."""
+
+    source = Source.STATISTICS
+
+    def __init__(self, server: Server, transport: Transport, *, timeout_seconds: float) -> None:
+        self.server = server
+        self._transport = transport
+        self._timeout_seconds = timeout_seconds
+
+    def collect(self) -> Scrape:
+        """One reading."""
+        return timed(self.server, self.source, self._read)
+
+    def _read(self) -> Reading:
+        rows, notices = read_statistics(self.server, self._transport, self._timeout_seconds)
+        return Reading(rows, statistics_samples(rows), notices)
+
+
+def read_statistics(
+    server: Server, transport: Transport, timeout_seconds: float
+) -> tuple[tuple[ModelStatistics, ...], tuple[Notice, ...]]:
+    """The statistics now; raises SourceError."""
+    url = base_url(server) + "/v2/models/stats"
+    answer = transport.get(url, timeout_seconds=timeout_seconds)
+    return parse_statistics(decode_json(answer.text, host_of(url)), who=host_of(url))
+
+
+def parse_statistics(
+    data: object, *, who: str = "the file", source: str = SOURCE_NAME
+) -> tuple[tuple[ModelStatistics, ...], tuple[Notice, ...]]:
+    """Rows of `{"model_stats": [...]}` and what was wrong; raises WrongContent for any other shape.
+
+    Numbers may come as strings; a field that is missing is None (or no batch sizes, no memory).
+    """
+    rows = mapping(data).get("model_stats")
+    if not isinstance(rows, list):
+        raise wrong_shape(who, "model statistics (`model_stats`)", data)
+    found: list[ModelStatistics] = []
+    notices: list[Notice] = []
+    for position, row in enumerate(rows, 1):
+        if isinstance(row, dict) and words(row.get("name")):
+            found.append(_model(row))
+        else:
+            notices.append(Notice(source, None, f"entry {position} has no model name: not used"))
+    return tuple(found), tuple(notices)
+
+
+def _model(row: Mapping[str, Any]) -> ModelStatistics:
+    inference = mapping(row.get("inference_stats"))
+    return ModelStatistics(
+        name=words(row["name"]),
+        version=words(row.get("version")),
+        last_inference_ms=whole(row.get("last_inference")),
+        inference_count=whole(row.get("inference_count")),
+        execution_count=whole(row.get("execution_count")),
+        success_count=whole(mapping(inference.get("success")).get("count")),
+        fail_count=whole(mapping(inference.get("fail")).get("count")),
+        batches=tuple(_batches(listing(row.get("batch_stats")))),
+        memory=_memory(row.get("memory_usage")),
+        durations=_durations(inference),
+    )
+
+
+def _durations(inference: Mapping[str, Any]) -> DurationTotals | None:
+    names = ("success", "queue", "compute_input", "compute_infer", "compute_output")
+    sums = [whole(mapping(inference.get(name)).get("ns")) for name in names]
+    known = [value for value in sums if value is not None]
+    return DurationTotals(*known) if len(known) == len(names) else None
+
+
+def _batches(rows: Sequence[object]) -> Iterator[BatchSizeStatistics]:
+    for row in map(mapping, rows):
+        parts = [mapping(row.get(f"compute_{part}")) for part in ("input", "infer", "output")]
+        size, executions = whole(row.get("batch_size")), whole(parts[1].get("count"))
+        times = [time for part in parts if (time := whole(part.get("ns"))) is not None]
+        if size is not None and executions is not None and len(times) == len(parts):
+            yield BatchSizeStatistics(size, executions, *times)
+
+
+def _memory(rows: object) -> tuple[MemoryUse, ...] | None:
+    if not isinstance(rows, list):
+        return None
+    read = (
+        (words(row.get("type")), whole(row.get("id")), whole(row.get("byte_size")))
+        for row in map(mapping, rows)
+    )
+    return tuple(
+        MemoryUse(kind, device, size)
+        for kind, device, size in read
+        if kind and device is not None and size is not None
+    )
+
+
+def statistics_samples(rows: Sequence[ModelStatistics]) -> Samples:
+    """Samples of the families that `telemetry.catalogue` derives from statistics.
+
+    A row without a value gives no sample; a last inference of 0 means never and gives none either.
+    """
+    values: dict[Series, float] = {}
+    for row in rows:
+        model = (("model", row.name), ("version", row.version))
+        if row.execution_count is not None:
+            values[Series("tritonscope_model_executions_total", model)] = float(row.execution_count)
+        if row.last_inference_ms:
+            values[Series("tritonscope_model_last_inference_seconds", model)] = row.last_inference_ms / 1e3
+        for batch in row.batches:
+            _add_batch(values, row, batch)
+        for use in row.memory or ():
+            labels = (("device", str(use.device_id)), ("kind", use.kind), *model)
+            values[Series("tritonscope_model_memory_bytes", labels)] = float(use.byte_size)
+    return Samples(tuple(values), np.array(list(values.values()), dtype=np.float64))
+
+
+def _add_batch(values: dict[Series, float], row: ModelStatistics, batch: BatchSizeStatistics) -> None:
+    labels = (("batch_size", str(batch.batch_size)), ("model", row.name), ("version", row.version))
+    compute_ns = batch.compute_input_ns + batch.compute_infer_ns + batch.compute_output_ns
+    values[Series("tritonscope_batch_executions_total", labels)] = float(batch.executions)
+    values[Series("tritonscope_batch_compute_us_total", labels)] = us_from_ns(compute_ns)
+    values[Series("tritonscope_batch_compute_infer_us_total", labels)] = us_from_ns(batch.compute_infer_ns)
