@@ -1,0 +1,51 @@
+"""One running product for all browser tests, and the machine's Chromium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.stack import Stack, start_stack
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The product as `make run` starts it, for the whole session."""
+    running = start_stack(tmp_path_factory.mktemp("stack"))
+    yield running
+    assert running.end() == 0, running.output.read_text()
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """The machine's own Chromium where there is one; Playwright's otherwise."""
+    path = os.environ.get("TRITONSCOPE_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    arguments = [
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--disable-background-networking",
+    ]
+    return {**browser_type_launch_args, "args": arguments, **({"executable_path": path} if path else {})}
+
+
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args: dict[str, Any]) -> dict[str, Any]:
+    """A laptop's window."""
+    return {**browser_context_args, "viewport": {"width": 1440, "height": 900}}
+
+
+@pytest.fixture
+def app(page: Page, stack: Stack) -> Page:
+    """A page of the browser on the running product."""
+    expect.set_options(timeout=20_000)
+    page.set_default_timeout(20_000)
+    page.goto(stack.app_url)
+    return page
