@@ -1,0 +1,60 @@
+"""Which sources of a server are read how often, and how long each may take."""
+
+from __future__ import annotations
+
+from collectors.config import ConfigCollector, ReadyModels
+from collectors.metadata import MetadataCollector
+from collectors.metrics_page import MetricsPageCollector
+from collectors.poller import Job
+from collectors.repository import IndexCollector
+from collectors.statistics import StatisticsCollector
+from telemetry.identity import Server
+from telemetry.scrape import Source
+from telemetry.transport import Transport
+
+METADATA_SECONDS = 30.0
+HTTP_TIMEOUT_SECONDS = 5.0
+"""Loads occupy Triton's HTTP workers for seconds: an API that is slow then is not a server that hangs."""
+_MAX_METRICS_TIMEOUT_SECONDS = 5.0
+_METRICS_TIMEOUT_SHARE = 0.9
+
+
+def metrics_timeout_seconds(interval_seconds: float) -> float:
+    """Just under one interval, so that a server that hangs is known within two; 5 s at most."""
+    return min(_MAX_METRICS_TIMEOUT_SECONDS, _METRICS_TIMEOUT_SHARE * interval_seconds)
+
+
+def periods_seconds(interval_seconds: float) -> dict[Source, float]:
+    """Period of each source. CONFIG comes round with the index but asks only for what changed."""
+    return {
+        Source.METRICS: interval_seconds,
+        Source.STATISTICS: interval_seconds,
+        Source.INDEX: 2 * interval_seconds,
+        Source.CONFIG: 2 * interval_seconds,
+        Source.METADATA: METADATA_SECONDS,
+    }
+
+
+def jobs_for(server: Server, interval_seconds: float, ready: ReadyModels) -> list[Job]:
+    """The jobs of one server: its metrics page if configured, its HTTP API if configured.
+
+    `ready` tells the configuration collector which models are ready; see `collectors.config`.
+    """
+    periods = periods_seconds(interval_seconds)
+    transport = Transport(server, timeout_seconds=HTTP_TIMEOUT_SECONDS)
+    jobs: list[Job] = []
+    if server.metrics_url is not None:
+        timeout = metrics_timeout_seconds(interval_seconds)
+        jobs.append(
+            Job(MetricsPageCollector(server, transport, timeout_seconds=timeout), periods[Source.METRICS])
+        )
+    if server.http_url is not None:
+        timeout = HTTP_TIMEOUT_SECONDS
+        for collector in (
+            StatisticsCollector(server, transport, timeout_seconds=timeout),
+            IndexCollector(server, transport, timeout_seconds=timeout),
+            ConfigCollector(server, transport, ready, timeout_seconds=timeout),
+            MetadataCollector(server, transport, timeout_seconds=timeout),
+        ):
+            jobs.append(Job(collector, periods[collector.source]))
+    return jobs
