@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.errors import SandboxError, UnsupportedPlatformError
-from sandbox.options import PROJECT_ROOT
+from sandbox.options import (
+    APP_PORT_SETTING,
+    DEFAULT_APP_PORT,
+    DEFAULT_PORTS,
+    PORTS_SETTING,
+    PROJECT_ROOT,
+    parse_ports,
+)
 
 VENV_SETTING = "TRITONSCOPE_TRITON_VENV"
 MINIMUM_GLIBC = (2, 35)
@@ -110,3 +117,19 @@ def find_install(project_root: Path = PROJECT_ROOT) -> TritonInstall:
         f"No embedded tritonserver in {venv}: run `make setup`, or set {VENV_SETTING} to a virtual "
         "environment made from requirements/triton.lock."
     )
+
+
+def ports_from_environment() -> tuple[int, int, int]:
+    """Triton's ports (http, grpc, metrics): TRITONSCOPE_SANDBOX_PORTS, else 8000, 8001, 8002."""
+    text = os.environ.get(PORTS_SETTING, "").strip()
+    return parse_ports(text) if text else DEFAULT_PORTS
+
+
+def app_port_from_environment() -> int:
+    """The app's port: TRITONSCOPE_APP_PORT, else 8501; SandboxError if it is not a port number."""
+    text = os.environ.get(APP_PORT_SETTING, "").strip()
+    if not text:
+        return DEFAULT_APP_PORT
+    if not text.isdigit() or int(text) > 65535:
+        raise SandboxError(f"{APP_PORT_SETTING} must be a port number, for example 8501; it is {text!r}.")
+    return int(text)

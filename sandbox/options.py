@@ -11,6 +11,8 @@ from sandbox.errors import SandboxError
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 PORTS_SETTING = "TRITONSCOPE_SANDBOX_PORTS"
 DEFAULT_PORTS = (8000, 8001, 8002)
+APP_PORT_SETTING = "TRITONSCOPE_APP_PORT"
+DEFAULT_APP_PORT = 8501
 HOST = "127.0.0.1"
 
 ControlMode = Literal["none", "poll", "explicit"]

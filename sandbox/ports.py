@@ -33,7 +33,7 @@ def free_ports(count: int = 3) -> tuple[int, ...]:
 
 
 def choose_ports(options: SandboxOptions) -> tuple[int, int, int]:
-    """The ports (http, grpc, metrics) as asked, 0 replaced by a free one; PortTakenError names a taken one."""
+    """The ports (http, grpc, metrics) as asked, 0 replaced by free ones; PortTakenError names a taken one."""
     wanted = {"HTTP": options.http_port, "gRPC": options.grpc_port, "metrics": options.metrics_port}
     for use, port in wanted.items():
         if port and is_taken(port):

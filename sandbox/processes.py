@@ -15,7 +15,7 @@ from typing import IO
 
 BOUND_EXEC = Path(__file__).with_name("bound_exec.py")
 
-# The kernel's death signal follows the *thread* that started the child: this one lives until the process ends.
+# The kernel's death signal follows the *thread* that started the child: this one lives until the end.
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sandbox-spawner")
 
 

@@ -17,6 +17,9 @@ GPU_SIMULATOR = "sandbox_gpu_simulator"
 ONNX_RUNNER = Path(__file__).parent / "models" / "onnx" / "runner.py"
 _ONNX_BACKEND = re.compile(r'\b(backend|platform)\s*:\s*"(onnxruntime|onnxruntime_onnx)"')
 _DEVICE_KIND = re.compile(r"\bKIND_(AUTO|GPU)\b")
+_FAULTS = Path(__file__).parent / "models" / "faults"
+# Models that go wrong on purpose, by name; never loaded unasked, see Sandbox.add_model and extra_models.
+FAULT_MODELS = {config.parent.name: config.parent for config in sorted(_FAULTS.glob("*/config.pbtxt"))}
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
@@ -28,7 +31,7 @@ def model_sources(project_root: Path) -> dict[str, Path]:
 
 
 def choose_models(project_root: Path, wanted: tuple[str, ...] | None, simulated_gpu: bool) -> dict[str, Path]:
-    """The folders of the wanted models (None = all) and their ensembles' steps; SandboxError for a wrong name."""
+    """The folders of the wanted models (None = all) and their steps; SandboxError for a wrong name."""
     sources = model_sources(project_root)
     ordinary = {name: path for name, path in sources.items() if name != GPU_SIMULATOR}
     names = list(ordinary) if wanted is None else list(wanted)

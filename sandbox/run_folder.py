@@ -58,17 +58,43 @@ def remove_shared_memory(key: str) -> None:
 
 def remove_abandoned() -> None:
     """Remove the folders and the shared memory of runs whose process is gone."""
-    for lock in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*/{_LOCK}"):
+    for lock in _locks():
         try:
             handle = os.open(lock, os.O_RDWR)
         except OSError:
             continue  # Another user's, or just being removed.
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue  # Its process lives.
-        else:
-            remove_shared_memory(lock.parent.name.removeprefix(_FOLDER_PREFIX).split("-")[0])
-            shutil.rmtree(lock.parent, ignore_errors=True)
+            if _lock_now(handle):
+                remove_shared_memory(lock.parent.name.removeprefix(_FOLDER_PREFIX).split("-")[0])
+                shutil.rmtree(lock.parent, ignore_errors=True)
         finally:
             os.close(handle)
+
+
+def living_run_folders() -> list[Path]:
+    """The folders of this user's runs whose process lives."""
+    living = []
+    for lock in _locks():
+        try:
+            handle = os.open(lock, os.O_RDWR)
+        except OSError:
+            continue  # Another user's, or just being removed.
+        try:
+            if not _lock_now(handle):
+                living.append(lock.parent)
+        finally:
+            os.close(handle)
+    return living
+
+
+def _locks() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*/{_LOCK}"))
+
+
+def _lock_now(handle: int) -> bool:
+    """Take the lock if nobody holds it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

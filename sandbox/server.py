@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,8 +41,14 @@ class Sandbox:
     the server: `not_ready()` names it.
     """
 
-    def __init__(self, options: SandboxOptions | None = None, tell: Callable[[str], None] = _silent) -> None:
-        """Prepare without starting; `tell` hears one line per step of the start."""
+    def __init__(
+        self,
+        options: SandboxOptions | None = None,
+        tell: Callable[[str], None] = _silent,
+        interrupted: threading.Event | None = None,
+    ) -> None:
+        """Prepare without starting; `tell` hears one line per step, `interrupted` breaks off a start."""
+        self._interrupted = interrupted or threading.Event()
         self.options = options or SandboxOptions()
         self._tell = tell
         self._install: TritonInstall | None = None
@@ -251,6 +258,8 @@ class Sandbox:
         """Wait for the HTTP endpoint, which opens when every start-up model has been tried."""
         deadline = time.monotonic() + self.options.start_seconds
         while time.monotonic() < deadline:
+            if self._interrupted.is_set():
+                raise SandboxError("The start was interrupted.")
             if not self.running:
                 raise SandboxError(f"tritonserver ended while starting: {self._last_error()}")
             try:

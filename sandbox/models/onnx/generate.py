@@ -1,9 +1,9 @@
-"""Generates the ONNX files of model_repository/; executed by the embedded Triton's interpreter (needs onnx, numpy).
+"""Generates the ONNX files of model_repository/; run by the embedded Triton's interpreter (needs onnx, numpy).
 
     python generate.py FOLDER        writes FOLDER/resnet18.onnx and FOLDER/label_head.onnx
 
-resnet18 is the true graph (batch normalisation folded into the convolutions, 11.7 million parameters) with seeded
-random weights: the load is real, the classes mean nothing. The same seed gives the same file everywhere.
+resnet18 is the true graph (batch normalisation folded into the convolutions, 11.7 million parameters) with
+seeded random weights: the load is real, the classes mean nothing. The same seed gives the same file everywhere.
 """
 
 import os
@@ -92,7 +92,9 @@ def resnet18():
     flow = builder.node("Flatten", [flow], "flat")
     weight = builder.weight("head.weight", (before, CLASSES), 0.04)
     builder.node("Gemm", [flow, weight, builder.zeros("head.bias", CLASSES)], "output")
-    return finish("resnet18", builder, tensor("input", "FLOAT", [3, 224, 224]), tensor("output", "FLOAT", [CLASSES]))
+    return finish(
+        "resnet18", builder, tensor("input", "FLOAT", [3, 224, 224]), tensor("output", "FLOAT", [CLASSES])
+    )
 
 
 def label_head():

@@ -1,7 +1,7 @@
 """Runs a model.onnx through the onnxruntime wheel inside Triton's python backend.
 
-The embedded tritonserver has no onnxruntime backend, so the sandbox gives every ONNX model of its working copy this
-file. One run serves all requests of the batch Triton formed, as the real backend would do.
+The embedded tritonserver has no onnxruntime backend, so the sandbox gives every ONNX model of its working copy
+this file. One run serves all requests of the batch Triton formed, as the real backend would do.
 """
 
 import json

@@ -1,0 +1,99 @@
+"""The fault models on the real tritonserver: what goes wrong, and what Triton counts of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from sandbox import FAULT_MODELS, Sandbox, SandboxOptions
+
+pytestmark = pytest.mark.integration
+
+
+def repository(triton: Sandbox, model: str, action: str) -> requests.Response:
+    return requests.post(f"{triton.http_url}/v2/repository/models/{model}/{action}", timeout=30)
+
+
+def small_request(triton: Sandbox, model: str) -> requests.Response:
+    body = {"inputs": [{"name": "INPUT", "shape": [1], "datatype": "FP32", "data": [1.0]}]}
+    return requests.post(f"{triton.http_url}/v2/models/{model}/infer", json=body, timeout=30)
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Sandbox]:
+    """A server with one model and a broken one, to be ill-treated."""
+    options = SandboxOptions(
+        http_port=0,
+        grpc_port=0,
+        metrics_port=0,
+        models=("batch_add_model",),
+        extra_models=(FAULT_MODELS["fail_init"],),
+        simulated_gpu=False,
+    )
+    with Sandbox(options) as server:
+        yield server
+
+
+class TestFaults:
+    def test_a_model_that_cannot_load_is_named_and_does_not_end_the_server(
+        self, small: Sandbox, samples: Any
+    ) -> None:
+        reasons = small.not_ready()
+        assert list(reasons) == ["fail_init"]
+        assert "UNAVAILABLE" in reasons["fail_init"]
+        assert "weights not found" in reasons["fail_init"]
+        assert samples(small, "nv_gpu_utilization") == []
+
+    def test_flaky_fails_for_exactly_its_share_and_triton_counts_it(
+        self, small: Sandbox, samples: Any
+    ) -> None:
+        name = small.add_model(FAULT_MODELS["flaky"], name="flaky_third", parameters={"failure_ratio": "0.5"})
+        assert repository(small, name, "load").status_code == 200
+        answers = [small_request(small, name).status_code for _ in range(6)]
+        assert answers == [200, 500, 200, 500, 200, 500]
+        assert samples(small, "nv_inference_request_failure", model=name, reason="BACKEND") == [3.0]
+        assert samples(small, "nv_inference_request_success", model=name) == [3.0]
+
+    def test_error_responses_are_counted_as_success(self, small: Sandbox, samples: Any) -> None:
+        name = small.add_model(FAULT_MODELS["response_error"])
+        assert repository(small, name, "load").status_code == 200
+        assert [small_request(small, name).status_code for _ in range(3)] == [500, 500, 500]
+        assert samples(small, "nv_inference_request_success", model=name) == [3.0]
+        assert sum(samples(small, "nv_inference_request_failure", model=name)) == 0.0
+
+    def test_hang_blocks_while_its_file_exists(
+        self, small: Sandbox, until: Any, tmp_path: Path, samples: Any
+    ) -> None:
+        blocker = tmp_path / "block"
+        blocker.touch()
+        name = small.add_model(FAULT_MODELS["hang"], parameters={"while_file_exists": str(blocker)})
+        assert repository(small, name, "load").status_code == 200
+        with ThreadPoolExecutor(2) as pool:
+            answers = [pool.submit(small_request, small, name) for _ in range(2)]
+            until(lambda: samples(small, "nv_inference_pending_request_count", model=name) == [1.0])
+            assert samples(small, "nv_inference_request_success", model=name) == [0.0]
+            blocker.unlink()
+            assert [answer.result().status_code for answer in answers] == [200, 200]
+
+    def test_a_decoupled_model_is_counted_at_the_hand_over(
+        self, small: Sandbox, until: Any, samples: Any
+    ) -> None:
+        given = {"responses": "4", "seconds": "2.0"}
+        name = small.add_model(FAULT_MODELS["decoupled_thread"], parameters=given)
+        assert repository(small, name, "load").status_code == 200
+        stream = requests.post(
+            f"{small.http_url}/v2/models/{name}/generate_stream", json={"INPUT": [7]}, stream=True, timeout=30
+        )
+        answers = (json.loads(line[6:])["OUTPUT"] for line in stream.iter_lines() if line)
+        assert next(answers) == 7.0
+        # Three responses are still to come, and Triton has counted the request as done.
+        assert samples(small, "nv_inference_request_success", model=name) == [1.0]
+        assert samples(small, "nv_inference_request_duration_us", model=name)[0] < 400_000
+        assert list(answers) == [8.0, 9.0, 10.0]
+        assert samples(small, "nv_inference_exec_count", model=name) == [1.0]
