@@ -4,7 +4,7 @@
 
     control = Control(
         servers=lambda: runtime.servers,              # the configured servers, read at every call
-        reader=DirectReads(runtime.servers),          # collectors.direct, or another ServerReader
+        reader=FreshReader(lambda: runtime.servers),  # experiments.fresh_reader, or another ServerReader
         is_sandbox=runtime.is_sandbox,                # True only if GET /v2 gave the id this run chose
     )
     control.decide("sandbox", ActionKind.UNLOAD, "resnet18")  # Decision(allowed, reason): what a button shows

@@ -19,7 +19,7 @@ class Control:
     """All writes of one process. Make one per process: its locks keep a click from being sent twice.
 
     `servers` gives the configured servers at every call, so that they may come and go. `reader` reads index,
-    statistics and config freshly with a short time-out (`collectors.direct.DirectReads`).
+    statistics and config freshly with a short time-out (`experiments.fresh_reader.FreshReader`).
     `is_sandbox(server_id)` is True only if `GET /v2` answered with the random id this run gave its server.
     """
 
