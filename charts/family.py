@@ -1,0 +1,37 @@
+"""The chart of any one family, as the page Explore shows it."""
+
+from __future__ import annotations
+
+import hashlib
+
+from charts.frames import ranked
+from charts.palette import model_color
+from charts.spec import Spec
+from history.protocol import Frame, GroupKey
+from telemetry.units import Unit
+
+
+def family(frame: Frame, label_names: tuple[str, ...], *, title: str, unit: Unit, rate: bool,
+           range_: tuple[float, float]) -> Spec:  # fmt: skip
+    """Each series of one family over time: a counter as its rate per second, anything else as it is."""
+    suffix = "per second" if rate else ""
+    return Spec(
+        title=title,
+        unit=unit,
+        unit_name=suffix,
+        x=frame.times,
+        traces=ranked(
+            frame,
+            lambda key: series_name(label_names, key),
+            lambda key: model_color(hashlib.blake2s(repr(key).encode(), digest_size=8).hexdigest()),
+            additive=rate,
+        ),
+        range=range_,
+        height=280,
+    ).or_empty("No value of this family was recorded in this time.")
+
+
+def series_name(label_names: tuple[str, ...], key: GroupKey) -> str:
+    """The labels that are set, as on the page: `model=resnet18, version=1`."""
+    shown = ", ".join(f"{name}={value}" for name, value in zip(label_names, key, strict=True) if value)
+    return shown or "value"

@@ -1,0 +1,42 @@
+"""The address of the page holds the reader's choices, both ways: links open them, changes show up in it.
+
+Streamlit's own binding of widgets refuses to open another page with parameters; the choices of a session are
+therefore kept here: read before the widgets are drawn, written when they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+FIXED = ("from", "to")
+"""Parameters that no widget holds: they are kept as they came."""
+
+_SEEN = "address_seen"
+
+
+def read(keys: tuple[str, ...]) -> None:
+    """Take the choices from the address, if it changed since it was written: a link, a new tab, "back".
+
+    Run before any widget with one of these keys is drawn.
+    """
+    now = st.query_params.to_dict()
+    if now == st.session_state.get(_SEEN):
+        return
+    for key in keys:
+        if key in now:
+            st.session_state[key] = now[key]
+        else:
+            st.session_state.pop(key, None)
+    st.session_state[_SEEN] = now
+
+
+def write(choices: Mapping[str, str | None]) -> None:
+    """Put the choices into the address; None (the default) is left out. Parameters of others are kept."""
+    now = st.query_params.to_dict()
+    wanted = {key: value for key, value in now.items() if key not in choices}
+    wanted |= {key: value for key, value in choices.items() if value}
+    if wanted != now:
+        st.query_params.from_dict(wanted)
+    st.session_state[_SEEN] = wanted

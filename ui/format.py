@@ -1,0 +1,76 @@
+"""Values, ages and times as a person reads them, with the raw value and the reason behind them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import streamlit as st
+
+from telemetry.units import NOT_REPORTED, Unit, human, significant
+from ui.html import Html, span
+
+_UTC = dt.UTC
+
+
+def value(
+    number: float | None, unit: Unit, *, why: str, formula: str = "", class_: str | None = None
+) -> Html:
+    """One number with its unit; the tooltip holds the raw value and the formula.
+
+    Not reported (None) is an en dash whose tooltip is `why`, never 0.
+    """
+    if number is None:
+        return span(NOT_REPORTED, class_="ts-none", data_tip=why, tabindex="0")
+    return span(human(number, unit), class_=class_, data_tip=raw_tip(number, unit, formula))
+
+
+def raw_tip(number: float, unit: Unit, formula: str = "") -> str:
+    """Tooltip of a number: the value in its base unit and how it was computed."""
+    return "\n".join(part for part in (f"{number:.12g} {unit.value}".rstrip(), formula) if part)
+
+
+def split_unit(number: float | None, unit: Unit) -> tuple[str, str]:
+    """Number and unit apart, for large type: ("18.2", "GiB")."""
+    shown, _, suffix = human(number, unit).partition(" ")
+    return shown, suffix
+
+
+def age(seconds: float) -> str:
+    """A short span of time: `3 s`, `6 min`, `2 h`."""
+    if seconds < 90:
+        return f"{max(0, round(seconds))} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    return f"{significant(seconds / 3600, 2)} h"
+
+
+def zone() -> dt.tzinfo:
+    """The reader's time zone as the browser tells it; UTC where it does not."""
+    name = st.context.timezone
+    try:
+        return ZoneInfo(name) if name else _UTC
+    except (ZoneInfoNotFoundError, ValueError):
+        return _UTC
+
+
+def clock(at: float, *, seconds: bool = False) -> str:
+    """Local time of day of a unix time: `14:02`."""
+    return dt.datetime.fromtimestamp(at, zone()).strftime("%H:%M:%S" if seconds else "%H:%M")
+
+
+def utc(at: float) -> str:
+    """A unix time in UTC, in full."""
+    return dt.datetime.fromtimestamp(at, _UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def moment(at: float) -> Html:
+    """Local time of day with UTC in the tooltip."""
+    return span(clock(at), data_tip=utc(at))
+
+
+def since(at: float | None, now: float) -> Html:
+    """`since 14:02 (6 min)`; None = it began before anything was recorded."""
+    if at is None:
+        return span("since before the recording", data_tip="It was so when this app began to look.")
+    return span(f"since {clock(at)} ({age(now - at)})", data_tip=utc(at))

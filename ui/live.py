@@ -1,0 +1,40 @@
+"""Parts of a page that refresh by themselves, without running the rest of the page again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import streamlit as st
+
+from telemetry.errors import TritonscopeError
+from ui import filters
+from ui.html import div, tag
+from ui.panel import panel
+
+_LOG = logging.getLogger(__name__)
+
+
+def live(body: Callable[[], None], *, name: str) -> None:
+    """Draw `body` now and again at every refresh the reader chose; once only while paused.
+
+    `body` takes no arguments and reads the filters itself. `name` is unique on the page. An error in it
+    becomes a sentence in its place; the other parts of the page go on.
+    """
+
+    def guarded() -> None:
+        try:
+            body()
+        except TritonscopeError as error:
+            _failed(name, error.sentence)
+        except Exception:  # noqa: BLE001 - the last stop before a traceback would reach the reader
+            _LOG.exception("drawing %s failed", name)
+            _failed(name, "This part could not be drawn; the app's log has the details.")
+
+    # Streamlit tells fragments apart by their qualified names.
+    guarded.__qualname__ = f"live.{name}"
+    st.fragment(guarded, run_every=filters.current().refresh_seconds)()
+
+
+def _failed(name: str, sentence: str) -> None:
+    panel(div(tag("b", "Not available"), tag("p", sentence), class_="ts-empty"), key=f"failed_{name}")

@@ -1,0 +1,62 @@
+"""The table of pages: adding a page is its file under pages/, one row here, and its test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    """One page: its address below the app's, the name in the menu, an icon, and the question it answers.
+
+    `keys` are the widgets whose values (text) stand in the address of this page.
+    """
+
+    address: str
+    title: str
+    icon: str
+    question: str
+    keys: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> Path:
+        """The page's script."""
+        return ROOT / "pages" / f"{self.address}.py"
+
+
+PAGES = (
+    PageRow("overview", "Overview", ":material/monitoring:", "Is anything wrong, and where?", ("find",)),
+    PageRow("model", "Model", ":material/deployed_code:", "Why is this model slow?", ("model", "version")),
+    PageRow("gpu", "GPU & VRAM", ":material/memory:", "What fills the GPUs?"),
+    PageRow(
+        "repository",
+        "Repository",
+        ":material/inventory_2:",
+        "What is loaded? Load and unload models.",
+        ("model",),
+    ),
+    PageRow(
+        "test_request",
+        "Test request",
+        ":material/send:",
+        "Does the model answer, and how fast?",
+        ("model", "version"),
+    ),
+    PageRow(
+        "explore",
+        "Explore",
+        ":material/table_view:",
+        "Every family the servers report, as printed.",
+        ("find", "family"),
+    ),
+)
+"""In the order of the menu; the first one opens without an address."""
+
+
+def page_file(address: str) -> Path:
+    """The script of the page with this address; KeyError for an address no page has."""
+    rows = {row.address: row for row in PAGES}
+    return rows[address].file

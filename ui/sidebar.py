@@ -1,0 +1,100 @@
+"""The sidebar: name, menu with the number of findings, the sandbox's traffic, notices of the settings."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import runtime
+
+from triage.finding import Judgement, Severity
+from ui import filters, traffic
+from ui.html import Html, div, link, span, tag
+from ui.live import live
+from ui.navigation import PAGES
+from ui.panel import panel
+
+_COUNTED = "overview"
+"""The page whose menu entry carries the number of findings."""
+
+
+def brand() -> None:
+    """The product's name with its mark: single requests that become batches."""
+    panel(div(_mark(), span("Tritonscope"), class_="ts-brand"), key="brand")
+
+
+def menu(current: str) -> None:
+    """The pages; `current` is the address of the one that is open."""
+    live(partial(_menu, current), name="menu")
+
+
+def foot() -> None:
+    """The sandbox's traffic switch where there is a sandbox, then what could not be used of the settings."""
+    settings = runtime.current().settings
+    if settings.sandbox_state is not None:
+        traffic.switch(settings.sandbox_state)
+    if settings.notices:
+        lines = (tag("li", _notice(notice)) for notice in settings.notices)
+        panel(
+            tag(
+                "details",
+                tag("summary", f"{len(settings.notices)} notes on the settings"),
+                tag("ul", lines, class_="ts-faint"),
+                class_="ts-fold",
+            ),
+            key="settings_notices",
+        )
+
+
+def _menu(current: str) -> None:
+    params = filters.current().params()
+    judgement = runtime.current().judgement()
+    entries = (
+        link(
+            (
+                span(_glyph(row.icon), class_="ts-glyph", aria_hidden="true"),
+                row.title,
+                _count(row.address, judgement),
+            ),
+            row.address,
+            params,
+            class_="ts-menu-entry",
+            aria_current="page" if row.address == current else None,
+            data_key=row.address,
+            title=row.question,
+        )
+        for row in PAGES
+        if row.file.exists()
+    )
+    panel(tag("nav", entries, class_="ts-menu", aria_label="Pages"), key="menu")
+
+
+def _count(address: str, judgement: Judgement) -> Html | None:
+    urgent = [finding for finding in judgement.findings if finding.severity is not Severity.INFO]
+    if address != _COUNTED or not urgent:
+        return None
+    worst = Severity.PAGE if any(f.severity is Severity.PAGE for f in urgent) else Severity.TICKET
+    return span(len(urgent), class_=f"ts-count {worst}", aria_label=f"{len(urgent)} findings")
+
+
+def _glyph(icon: str) -> str:
+    return icon.removeprefix(":material/").removesuffix(":")
+
+
+def _notice(notice: object) -> str:
+    line = f" line {notice.line}" if notice.line is not None else ""
+    return f"{notice.source}{line}: {notice.text}"
+
+
+def _mark() -> Html:
+    bar = partial(tag, "rect", rx="1.5", height="5")
+    return tag(
+        "svg",
+        bar(x="1", y="3", width="6", fill="var(--queue)"),
+        bar(x="1", y="9.5", width="6", fill="var(--queue)"),
+        bar(x="1", y="16", width="6", fill="var(--queue)"),
+        bar(x="9", y="3", width="6", fill="var(--infer)"),
+        bar(x="9", y="9.5", width="6", fill="var(--infer)"),
+        bar(x="17", y="9.5", width="6", fill="var(--output)"),
+        viewBox="0 0 24 24",
+        aria_hidden="true",
+    )
