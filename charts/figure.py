@@ -131,9 +131,8 @@ def _segments(spec: Spec, trace: Trace, scale: tuple[float, str]) -> list[dict[s
     In a stack the cut is where no area has a value; a part without a value among others adds nothing.
     """
     whole = _trace(spec, trace, scale)
-    layers = (
-        [other.values for other in spec.traces if other.draw is Draw.AREA] if spec.stacked else [trace.values]
-    )
+    stack = [other.values for other in spec.traces if other.draw is Draw.AREA]
+    layers = stack if spec.stacked else [trace.values]
     cut = []
     for number, (start, end) in enumerate(_runs(np.isfinite(np.vstack(layers)).any(axis=0))):
         values = whole["y"][start:end]
@@ -203,9 +202,8 @@ def _layout(spec: Spec, top: float, right_unit: str | None) -> dict[str, Any]:
     else:
         layout["xaxis"] = axis | {"type": "category", "title": {"text": spec.x_title, "standoff": 6}}
     if right_unit is not None:
-        layout["yaxis2"] = axis | {
-            "overlaying": "y", "side": "right", "rangemode": "tozero", "nticks": 5, "ticksuffix": f" {right_unit}",
-        }  # fmt: skip
+        right = {"overlaying": "y", "side": "right", "rangemode": "tozero", "nticks": 5}
+        layout["yaxis2"] = axis | right | {"ticksuffix": f" {right_unit}"}
     return layout
 
 

@@ -36,7 +36,7 @@ def ranked(
     draw: Draw = Draw.LINE,
     additive: bool = True,
 ) -> tuple[Trace, ...]:
-    """At most eight series of a frame: those with the most `harm` (default: the highest value), then "others".
+    """At most eight series of a frame: those with the most `harm` (default: the highest value), then others.
 
     `additive` values of the rest are summed; of means and ratios the rest shows its largest.
     """

@@ -48,7 +48,8 @@ def power(frame: Frame, names: dict[GroupKey, str], limit_watts: float | None, *
 
 
 def memory(used: Frame, by_model: Frame, total_bytes: float | None, names: dict[GroupKey, str], *,
-           range_: tuple[float, float], title: str, badge: str = "", marks: tuple[Mark, ...] = ()) -> Spec:  # fmt: skip
+           range_: tuple[float, float], title: str, badge: str = "",
+           marks: tuple[Mark, ...] = ()) -> Spec:  # fmt: skip
     """Memory of one GPU: each model as far as reported, the rest as unattributed, and the total as a line.
 
     The parts are shown as they were measured and never scaled to fit: the rest is used minus their sum,

@@ -46,7 +46,7 @@ def latency_budget(
         thresholds=delay,
         marks=marks,
         label_marks=True,
-        help="Increase of each part's summed time over the window, divided by the requests that finished in it.\n"
+        help="Increase of each part's summed time over the window, divided by the requests finished in it.\n"
         "Compute parts count requests that were not answered from the response cache.",
         height=260,
     ).or_empty(NO_REQUESTS)
@@ -163,7 +163,7 @@ def batch_histogram(
         traces=tuple(traces),
         right_unit=Unit.US,
         x_title=f"batch size, {window}{limit}",
-        help="Bars: executions by batch size. Line: compute time of one execution divided by its batch size;\n"
+        help="Bars: executions by batch size. Line: compute time of an execution divided by its batch size;\n"
         "where it stops falling, larger batches do not pay.",
         empty="" if len(sizes) else "No execution in this time. The sizes appear with the first requests.",
         height=260,
@@ -189,6 +189,6 @@ def quantiles(
         marks=marks,
         help="Reported by the server over about the last 60 s; idle models report none.",
     ).or_empty(
-        "Not reported. Start Triton with --metrics-config summary_latencies=true; models with a response cache "
-        "and idle models have none."
+        "Not reported. Start Triton with --metrics-config summary_latencies=true; models with a response "
+        "cache and idle models have none."
     )

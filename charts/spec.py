@@ -1,4 +1,4 @@
-"""What a chart shows, before it is a figure: values in base units, thresholds, marks, and the reason of emptiness."""
+"""What a chart shows, before it is a figure: values in base units, thresholds, marks, why it is empty."""
 
 from __future__ import annotations
 
@@ -71,8 +71,9 @@ class Mark:
 class Spec:
     """One chart. `x` (n,) are unix seconds, or the categories of a histogram.
 
-    `unit` is the unit of the left axis, in which all values are given; the figure scales it for the reader.
-    `top` is the end of the left axis where it is known (1 for a share). `empty` is why there is nothing to see.
+    `unit` is the unit of the left axis, in which all values are given; the figure scales it for the
+    reader. `top` is the end of the left axis where it is known (1 for a share). `empty` is why there is
+    nothing to see.
     """
 
     title: str

@@ -1,7 +1,7 @@
 """The scripts and the style sheet of the pages, sent once per visit of a page, never with a refresh.
 
-Components that refresh carry only a few lines that wait for this code: Streamlit sends a component's script again
-with every change of its data.
+Components that refresh carry only a few lines that wait for this code: Streamlit sends a component's script
+again with every change of its data.
 """
 
 from __future__ import annotations

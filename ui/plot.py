@@ -1,7 +1,7 @@
 """The live chart: a plotly figure redrawn in place, with its numbers sent as arrays of bytes.
 
-The only way for charts that refresh: `st.plotly_chart` mounts a new chart each time, which loses zoom and legend
-choice and sends ten times the bytes.
+The only way for charts that refresh: `st.plotly_chart` mounts a new chart each time, which loses zoom and
+legend choice and sends ten times the bytes.
 """
 
 from __future__ import annotations
