@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.typing import Origin, Subprotocol
 
 
 @dataclass
@@ -28,7 +29,10 @@ class Viewer:
 async def _watch(app_url: str, page: str, until: float, seen: Viewer) -> None:
     host = urlsplit(app_url).netloc
     async with websockets.connect(
-        f"ws://{host}/_stcore/stream", subprotocols=["streamlit"], max_size=None, origin=f"http://{host}"
+        f"ws://{host}/_stcore/stream",
+        subprotocols=[Subprotocol("streamlit")],
+        max_size=None,
+        origin=Origin(f"http://{host}"),
     ) as socket:
         await _ask(socket, _page_run(page))
         due: dict[str, tuple[float, float]] = {}
