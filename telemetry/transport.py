@@ -222,6 +222,13 @@ def source_error(error: Exception, url: str, limit_seconds: float) -> SourceErro
         )
     if has(urllib3.exceptions.NameResolutionError, socket.gaierror):
         return Unreachable(f"{where} is not reachable: nobody knows that host name", detail=detail)
+    if has(ConnectionRefusedError):
+        return Unreachable(f"{where} is not reachable: connection refused", detail=detail)
+    if any(getattr(cause, "errno", None) in (errno.EHOSTUNREACH, errno.ENETUNREACH) for cause in causes):
+        return Unreachable(f"{where} is not reachable: no route to it", detail=detail)
+    # urllib3's NewConnectionError is a time-out by inheritance, whatever it was.
+    if has(urllib3.exceptions.NewConnectionError):
+        return Unreachable(f"{where} is not reachable: no connection", detail=detail)
     if has(requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError):
         return NoAnswer(
             f"{where} gave no answer within {limit_seconds:g} s (it may still be working on it)",
@@ -231,13 +238,10 @@ def source_error(error: Exception, url: str, limit_seconds: float) -> SourceErro
         return Unreachable(f"{where} closed the connection without an answer", detail=detail)
     if has(http.client.BadStatusLine, http.client.LineTooLong, requests.exceptions.InvalidHeader):
         return NotHttp(f"{where} does not speak HTTP: is it the gRPC port?", detail=detail)
-    if has(ConnectionRefusedError):
-        return Unreachable(f"{where} is not reachable: connection refused", detail=detail)
-    if any(getattr(cause, "errno", None) in (errno.EHOSTUNREACH, errno.ENETUNREACH) for cause in causes):
-        return Unreachable(f"{where} is not reachable: no route to it", detail=detail)
     if has(requests.exceptions.ContentDecodingError, urllib3.exceptions.DecodeError):
         return WrongContent(f"{where} sent an answer that cannot be unpacked", detail=detail)
-    if has(requests.exceptions.ConnectionError, urllib3.exceptions.HTTPError, http.client.HTTPException):
+    broken = (requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError)
+    if has(*broken, urllib3.exceptions.HTTPError, http.client.HTTPException):
         return Unreachable(f"{where} is not reachable: the connection broke", detail=detail)
     return WrongContent(f"{where} cannot be asked: the address or a header is not usable", detail=detail)
 

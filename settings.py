@@ -1,0 +1,317 @@
+"""Everything the product can be told, in one frozen model, from the environment and tritonscope.yml.
+
+What cannot be used costs itself only: a bad line becomes a notice with its number, and the rest counts.
+`reference()` is docs/settings.md.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from telemetry.errors import SettingsError
+from telemetry.identity import Server
+from telemetry.located_yaml import Located, read_located
+from telemetry.scrape import Notice
+from telemetry.server_entry import SERVER_KEYS, ServerEntry, metrics_base, usual_metrics_url
+from telemetry.transport import normalise_address
+
+PREFIX = "TRITONSCOPE_"
+FILE_NAME = "tritonscope.yml"
+SANDBOX_ID = "sandbox"
+DEFAULT_URL = "http://127.0.0.1:8000"
+MIN_LIVE_INTERVALS = 4
+
+SCALARS = ("refresh_seconds", "live_window_seconds", "retention_seconds", "control", "app_host", "app_port")
+"""Settings that are one value: in the file under their name, in the environment with the prefix."""
+
+VARIABLES: dict[str, str] = {
+    "CONFIG": f"path of the configuration file; default: `{FILE_NAME}` in the working directory",
+    "SERVERS": "servers in one line: `id=address,id=address`; without `id=` the id is host:port",
+    "URL": "address of one server's HTTP API, beside those of SERVERS",
+    "METRICS_URL": "address of that one server's metrics page",
+    "SANDBOX_STATE": "state file of `python -m sandbox run`, which sets it; adds the server `sandbox`",
+}
+
+
+class Settings(BaseSettings):
+    """The settings in force. Made by `load_settings`; `notices` say what could not be used."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+
+    servers: tuple[InstanceOf[Server], ...] = Field(default=(), description="the servers that are watched")
+    refresh_seconds: float = Field(
+        default=2.0, ge=0.5, le=300, description="how often metrics and statistics are read, seconds"
+    )
+    live_window_seconds: float = Field(
+        default=60.0, ge=2, le=3600, description="window of rates and means, seconds; never under 4 intervals"
+    )
+    retention_seconds: float = Field(
+        default=3600.0, ge=600, le=86400, description="how long the process keeps numbers in memory, seconds"
+    )
+    control: bool = Field(
+        default=False, description="true: every server may be written to; the sandbox needs no permission"
+    )
+    app_host: str = Field(default="127.0.0.1", min_length=1, description="address the app listens on")
+    app_port: int = Field(default=8501, ge=1, le=65535, description="port the app listens on")
+    sandbox_state: Path | None = Field(default=None, description="state file of `python -m sandbox run`")
+    notices: tuple[InstanceOf[Notice], ...] = Field(default=(), description="what could not be used")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `load_settings` hands in: it reads the environment and the file with their lines."""
+        return (init_settings,)
+
+    def server(self, server_id: str) -> Server | None:
+        """The server of that id, None if there is none."""
+        return next((server for server in self.servers if server.id == server_id), None)
+
+
+def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
+    """Settings from the environment (which wins), the file and the defaults; never raises for their content.
+
+    `environ` replaces the process environment, `path` the file that would be looked for.
+    """
+    return _Loader(os.environ if environ is None else environ).load(path)
+
+
+class _Loader:
+    """One loading: gathers values and notices."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._notices: list[Notice] = []
+        self._file_is_broken = False
+
+    def load(self, path: Path | None) -> Settings:
+        file = path or Path(self._variable("CONFIG") or FILE_NAME)
+        root = self._read_file(file, named=path is not None or bool(self._variable("CONFIG")))
+        scalars = {name: self._scalar(name, file.name, root) for name in SCALARS}
+        scalars["live_window_seconds"] = self._live_window(scalars)
+        entries = [*self._environment_entries(), *self._file_entries(file, root)]
+        state = self._variable("SANDBOX_STATE")
+        servers = self._sandbox(Path(state)) if state else []
+        servers += self._servers(entries, bool(scalars["control"]))
+        if not entries and not state and not self._file_is_broken:
+            servers = self._default_server(bool(scalars["control"]))
+        return Settings(
+            **scalars,
+            servers=tuple(servers),
+            sandbox_state=Path(state) if state else None,
+            notices=tuple(self._notices),
+        )
+
+    def _variable(self, name: str) -> str:
+        return self._environ.get(PREFIX + name, "").strip()
+
+    def _note(self, source: str, line: int | None, text: str) -> None:
+        self._notices.append(Notice(source, line, text))
+
+    # ---- the file
+
+    def _read_file(self, file: Path, named: bool) -> Located | None:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            if named:
+                self._file_is_broken = True
+                self._note(file.name, None, "this file does not exist: only the environment counts")
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            self._file_is_broken = True
+            why = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "cannot be read"
+            self._note(file.name, None, f"this file {why}: only the environment counts")
+            return None
+        root, notices = read_located(text, file.name)
+        self._notices += notices
+        self._file_is_broken = bool(notices)
+        if root is not None and root.entries is None:
+            self._file_is_broken = True
+            self._note(file.name, root.line, "this file must hold settings by name, for example `servers:`")
+            return None
+        self._note_unknown(file.name, root.key_lines if root else {}, (*SCALARS, "servers"))
+        return root
+
+    def _note_unknown(self, source: str, lines: Mapping[str, int], known: Iterable[str]) -> None:
+        for key, line in lines.items():
+            if key not in known:
+                near = difflib.get_close_matches(key, list(known), 1)
+                guess = f" (did you mean {near[0]}?)" if near else ""
+                self._note(source, line, f"unknown setting {key}{guess}: not used")
+
+    def _file_entries(self, file: Path, root: Located | None) -> Iterator[ServerEntry]:
+        located = (root.entries or {}).get("servers") if root else None
+        if located is None or located == Located(located.line):
+            return
+        if located.items is None:
+            self._file_is_broken = True
+            self._note(file.name, located.line, "servers must be a list: every server begins with `- id:`")
+            return
+        for item in located.items:
+            values = item.entries
+            if isinstance(item.scalar, str):
+                values = {"url": item}
+            if values is None:
+                self._file_is_broken = True
+                self._note(file.name, item.line, "a server needs at least `url:`: this entry is not used")
+                continue
+            self._note_unknown(file.name, item.key_lines, SERVER_KEYS)
+            yield ServerEntry(file.name, item.line, values, self._environ, file.parent)
+
+    # ---- single values
+
+    def _scalar(self, name: str, file: str, root: Located | None) -> Any:
+        field = Settings.model_fields[name]
+        located = (root.entries or {}).get(name) if root else None
+        candidates: list[tuple[str, int | None, Any]] = []
+        if self._variable(name.upper()):
+            candidates.append((PREFIX + name.upper(), None, self._variable(name.upper())))
+        if located is not None and located.scalar is not None:
+            candidates.append((file, located.line, located.scalar))
+        elif located is not None:
+            self._note(file, located.line, f"{name} must be one value: not used")
+        # The field's own type and limits, for this one value.
+        adapter: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, field])  # type: ignore[arg-type]
+        for source, line, value in candidates:
+            try:
+                return adapter.validate_python(value)
+            except ValidationError as error:
+                why = error.errors()[0]["msg"]
+                self._note(source, line, f"{name}: {value!r} cannot be used ({why})")
+        return field.default
+
+    def _live_window(self, scalars: Mapping[str, Any]) -> float:
+        name = "live_window_seconds"
+        least: float = MIN_LIVE_INTERVALS * scalars["refresh_seconds"]
+        window: float = scalars[name]
+        if window < least and window != Settings.model_fields[name].default:
+            text = f"{window:g} s is less than {MIN_LIVE_INTERVALS} intervals: {least:g} s is used"
+            self._note(name, None, text)
+        return max(window, least)
+
+    # ---- servers
+
+    def _environment_entries(self) -> Iterator[ServerEntry]:
+        for part in filter(None, map(str.strip, self._variable("SERVERS").replace("\n", ",").split(","))):
+            name, equals, address = part.partition("=")
+            values = {"id": name, "url": address} if equals and "/" not in name else {"url": part}
+            yield self._environment_entry("SERVERS", values)
+        values = {"url": self._variable("URL"), "metrics_url": self._variable("METRICS_URL")}
+        if any(values.values()):
+            yield self._environment_entry("URL" if values["url"] else "METRICS_URL", values)
+
+    def _environment_entry(self, variable: str, values: Mapping[str, str]) -> ServerEntry:
+        located = {key: Located(0, scalar=value) for key, value in values.items() if value}
+        return ServerEntry(PREFIX + variable, None, located, self._environ)
+
+    def _servers(self, entries: list[ServerEntry], control: bool) -> list[Server]:
+        servers: dict[str, Server] = {}
+        for entry in entries:
+            server = entry.server(control)
+            self._notices += entry.notices
+            if server is None:
+                continue
+            if server.id in servers or (server.id == SANDBOX_ID and self._variable("SANDBOX_STATE")):
+                text = f"a server {server.id} is defined already: this one is not used"
+                self._note(entry.source, entry.line_of("id"), text)
+                continue
+            servers[server.id] = server
+        return list(servers.values())
+
+    def _default_server(self, control: bool) -> list[Server]:
+        return [Server("127.0.0.1:8000", DEFAULT_URL, usual_metrics_url(DEFAULT_URL), control=control)]
+
+    def _sandbox(self, state: Path) -> list[Server]:
+        try:
+            content = json.loads(state.read_text(encoding="utf-8"))
+            return [
+                Server(
+                    SANDBOX_ID,
+                    normalise_address(str(content["http_url"])),
+                    metrics_base(str(content["metrics_url"])),
+                    expected_server_name=str(content["server_id"]),
+                )
+            ]
+        except (OSError, ValueError, KeyError, TypeError, SettingsError) as error:
+            text = f"the sandbox's state cannot be read ({type(error).__name__}): there is no sandbox"
+            self._note(PREFIX + "SANDBOX_STATE", None, text)
+            return []
+
+
+def reference() -> str:
+    """The text of docs/settings.md, from the model itself."""
+    general = [
+        f"| `{name}` | `{PREFIX}{name.upper()}` | {_shown(Settings.model_fields[name].default)} "
+        f"| {Settings.model_fields[name].description} |"
+        for name in SCALARS
+    ]
+    servers = [f"| `{key}` | {text} |" for key, text in SERVER_KEYS.items()]
+    variables = [f"| `{PREFIX}{name}` | {text} |" for name, text in VARIABLES.items()]
+    return "\n".join(
+        (
+            _INTRODUCTION,
+            "## General settings\n\n| in the file | in the environment | default | meaning |",
+            "|---|---|---|---|",
+            *general,
+            "\n## A server (an item of `servers:`)\n\n| key | meaning |\n|---|---|",
+            *servers,
+            "\n## The environment alone\n\n| variable | meaning |\n|---|---|",
+            *variables,
+            _EXAMPLE,
+        )
+    )
+
+
+def _shown(value: object) -> str:
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+_INTRODUCTION = """# Settings
+
+Written by `make generate` from `settings.py`. Everything has a default: without any setting the app watches
+`http://127.0.0.1:8000` with metrics on port 8002. The environment wins over the file.
+
+What cannot be used costs itself only. A server that is written wrongly is left out, the others are watched;
+the sidebar lists every such place with its line.
+"""
+
+_EXAMPLE = """
+## Example: tritonscope.yml
+
+```yaml
+refresh_seconds: 2
+servers:
+  - id: search-1
+    url: https://triton-1.example.com/search
+    metrics_url: http://triton-1.example.com:8002
+    headers_from_env: {Authorization: TRITON_AUTHORIZATION}
+    ca_file: company-ca.pem
+    workload: search
+    match: {namespace: search, pod: triton-0}
+  - id: lab
+    url: lab-gpu:8000
+    control: true
+```
+
+Values of headers are never shown or logged. Relative files are looked for beside the configuration file.
+"""

@@ -1,0 +1,191 @@
+"""One server as it is configured -> `Server`; what cannot be used of it becomes notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from telemetry.errors import SettingsError
+from telemetry.identity import Server
+from telemetry.located_yaml import Located
+from telemetry.scrape import Notice
+from telemetry.transport import check_headers, normalise_address
+
+METRICS_PORT = 8002
+_USUAL_PORTS = {8000: "HTTP API", 8001: "gRPC API", METRICS_PORT: "metrics page"}
+
+SERVER_KEYS: dict[str, str] = {
+    "id": "name of the server in the product, in links and labels; default: host:port of `url`",
+    "url": "address of the HTTP API, with or without scheme, slash and base path",
+    "metrics_url": "address of the metrics page, or `none` if it is closed; default: `url`'s host, port 8002",
+    "headers": "headers sent with every request to this server, also for metrics",
+    "headers_from_env": "header name: environment variable that holds its value (tokens)",
+    "headers_from_file": "header name: file that holds its value (mounted secrets)",
+    "ca_file": "PEM file with the certificate authority that signed the server's certificate",
+    "workload": "name shared by servers that serve the same models; default: the server itself",
+    "match": "Prometheus labels of this server's series, for example `namespace` and `pod`",
+    "control": "true: load, unload and test requests may be sent to it; default: the general `control`",
+}
+
+
+def usual_metrics_url(http_url: str) -> str:
+    """Where Triton serves metrics unless told otherwise: the same host, port 8002."""
+    parts = urlsplit(http_url)
+    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{METRICS_PORT}"
+
+
+def metrics_base(address: str) -> str:
+    """Base address of a metrics page, given with or without /metrics; raises SettingsError."""
+    return normalise_address(address).removesuffix("/metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEntry:
+    """One server as written: values by key, where they stand, and what relative files are relative to.
+
+    `line` is None for what comes from the environment. `environ` gives the values of `headers_from_env`.
+    """
+
+    source: str
+    line: int | None
+    values: Mapping[str, Located]
+    environ: Mapping[str, str] = field(repr=False)
+    folder: Path = Path()
+    notices: list[Notice] = field(default_factory=list)
+
+    def server(self, control: bool) -> Server | None:
+        """The server, None if it has no usable address; `control` is the general switch."""
+        try:
+            http_url, metrics_url = self._addresses()
+        except SettingsError as error:
+            self._note("url", f"{error.sentence}: this server is not used")
+            return None
+        return Server(
+            id=self.text("id") or urlsplit(http_url or metrics_url or "").netloc,
+            http_url=http_url,
+            metrics_url=metrics_url,
+            headers=MappingProxyType(self._headers()),
+            ca_file=self._ca_file(),
+            workload=self.text("workload"),
+            match=tuple(sorted((name, str(value.scalar)) for name, value in self._pairs("match"))),
+            control=self._control(control),
+        )
+
+    def text(self, key: str) -> str:
+        """A value as text, "" if it is missing or not a plain one."""
+        located = self.values.get(key)
+        scalar = None if located is None else located.scalar
+        return "" if scalar is None or isinstance(scalar, bool) else str(scalar).strip()
+
+    def line_of(self, key: str) -> int | None:
+        """The line of a key's value, else of the entry."""
+        located = self.values.get(key)
+        return self.line if located is None or self.line is None else located.line
+
+    def _note(self, key: str, text: str) -> None:
+        self.notices.append(Notice(self.source, self.line_of(key), text))
+
+    # ---- addresses
+
+    def _addresses(self) -> tuple[str | None, str | None]:
+        url, metrics = self.text("url"), self.text("metrics_url")
+        if not url and not metrics:
+            raise SettingsError("a server needs `url` (host:port of its HTTP API) or `metrics_url`")
+        http_url = normalise_address(url) if url else None
+        self._hint("url", http_url, 8000)
+        if self._closed(metrics):
+            return http_url, None
+        usual = usual_metrics_url(http_url) if http_url else None
+        if not metrics:
+            return http_url, usual
+        try:
+            metrics_url = metrics_base(metrics)
+        except SettingsError as error:
+            if usual is None:
+                raise
+            self._note("metrics_url", f"metrics_url: {error.sentence}; {usual} is used")
+            return http_url, usual
+        self._hint("metrics_url", metrics_url, METRICS_PORT)
+        return http_url, metrics_url
+
+    def _closed(self, metrics: str) -> bool:
+        located = self.values.get("metrics_url")
+        return metrics.lower() == "none" or (located is not None and located.scalar is False)
+
+    def _hint(self, key: str, url: str | None, usual: int) -> None:
+        port = urlsplit(url).port if url else None
+        if port in _USUAL_PORTS and port != usual:
+            self._note(
+                key,
+                f"{key} has port {port}, usually Triton's {_USUAL_PORTS[port]}; "
+                f"its {_USUAL_PORTS[usual]} is usually on {usual}",
+            )
+
+    # ---- headers and the rest
+
+    def _headers(self) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        readers: tuple[tuple[str, Callable[[str], str]], ...] = (
+            ("headers", str),
+            ("headers_from_env", self._from_environment),
+            ("headers_from_file", self._from_file),
+        )
+        for key, read in readers:
+            for name, located in self._pairs(key):
+                try:
+                    value = read("" if located.scalar is None else str(located.scalar))
+                    check_headers({name: value})
+                except SettingsError as error:
+                    text = f"{error.sentence}; header {name} is not sent"
+                    self.notices.append(Notice(self.source, located.line, text))
+                    continue
+                headers[name] = value
+        return headers
+
+    def _from_environment(self, variable: str) -> str:
+        value = self.environ.get(variable)
+        if value is None:
+            raise SettingsError(f"the environment variable {variable} is not set")
+        return value.strip()
+
+    def _from_file(self, name: str) -> str:
+        try:
+            return (self.folder / name).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise SettingsError(f"the file {name} cannot be read") from None
+
+    def _pairs(self, key: str) -> Iterator[tuple[str, Located]]:
+        located = self.values.get(key)
+        if located is None:
+            return
+        if located.entries is None:
+            self._note(key, f"{key} must be names with values: not used")
+            return
+        for name, value in located.entries.items():
+            if value.items is not None or value.entries is not None:
+                text = f"{key}: {name} must have one value: not used"
+                self.notices.append(Notice(self.source, value.line, text))
+            else:
+                yield name, value
+
+    def _ca_file(self) -> str | None:
+        name = self.text("ca_file")
+        if not name:
+            return None
+        file = self.folder / name
+        if not file.is_file():
+            self._note("ca_file", f"ca_file {name} does not exist: TLS will fail")
+        return str(file)
+
+    def _control(self, general: bool) -> bool:
+        located = self.values.get("control")
+        if located is None:
+            return general
+        if isinstance(located.scalar, bool):
+            return located.scalar
+        self._note("control", "control must be true or false: false is used")
+        return False
