@@ -115,3 +115,26 @@ def ratio_from_percent(value_percent: float) -> float:
 def joules_from_millijoules(value_mj: float) -> float:
     """Joules from millijoules (DCGM's energy family is in mJ)."""
     return value_mj / 1e3
+
+
+def base_value(number: float, suffix: str, unit: Unit) -> float:
+    """`number` with a suffix as `human` prints it ("10", "ms" -> 10000.0 us), in the base unit `unit`.
+
+    Raises ValueError when the suffix does not belong to that unit.
+    """
+    if not suffix:
+        return number
+    if unit is Unit.RATIO and suffix == "%":
+        return number / 100.0
+    for divisor, name in _SCALES.get(unit, ()):
+        if suffix in (name, name.replace("µ", "u")):
+            return number * divisor
+    raise ValueError(f"{suffix!r} is not a unit of {unit.value or 'a plain number'}")
+
+
+def human_duration(seconds: float) -> str:
+    """How long something has lasted: `40 s`, `6 min`, `2 h`, `3 d`, rounded down."""
+    for size, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{int(seconds / size)} {name}"
+    return f"{max(0, int(seconds + 1e-6))} s"

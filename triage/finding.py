@@ -32,7 +32,9 @@ class Finding:
     """One judgement. `since` is unix seconds, None if it began before the history does.
 
     `tag` is one word for the card (FAILING, WAITING). `sentence` is what an operator would say, `remedy`
-    the first thing to do. `harm_per_second` ranks: requests per second failing plus waiting.
+    the first thing to do. `harm_per_second` ranks: requests per second failing plus waiting. `clause` is
+    the sentence in a few words, for a list of several. `follows` are findings that only follow from this
+    one, such as an ensemble that fails because this step does.
     """
 
     rule: str
@@ -47,6 +49,8 @@ class Finding:
     remedy: str
     detail: str = ""
     harm_per_second: float = 0.0
+    clause: str = ""
+    follows: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
