@@ -7,7 +7,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
-from telemetry.units import NOT_REPORTED, Unit, human, significant
+from signals.definition import Level
+from signals.definitions import definition
+from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.html import Html, span
 
 _UTC = dt.UTC
@@ -36,15 +38,6 @@ def split_unit(number: float | None, unit: Unit) -> tuple[str, str]:
     return shown, suffix
 
 
-def age(seconds: float) -> str:
-    """A short span of time: `3 s`, `6 min`, `2 h`."""
-    if seconds < 90:
-        return f"{max(0, round(seconds))} s"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} min"
-    return f"{significant(seconds / 3600, 2)} h"
-
-
 def zone() -> dt.tzinfo:
     """The reader's time zone as the browser tells it; UTC where it does not."""
     name = st.context.timezone
@@ -52,6 +45,11 @@ def zone() -> dt.tzinfo:
         return ZoneInfo(name) if name else _UTC
     except (ZoneInfoNotFoundError, ValueError):
         return _UTC
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 model`, `3 models`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def clock(at: float, *, seconds: bool = False) -> str:
@@ -73,4 +71,9 @@ def since(at: float | None, now: float) -> Html:
     """`since 14:02 (6 min)`; None = it began before anything was recorded."""
     if at is None:
         return span("since before the recording", data_tip="It was so when this app began to look.")
-    return span(f"since {clock(at)} ({age(now - at)})", data_tip=utc(at))
+    return span(f"since {clock(at)} ({human_duration(now - at)})", data_tip=utc(at))
+
+
+def formula(signal: str, level: Level) -> str:
+    """Name and formula of a signal, as its tooltip says it."""
+    return f"{signal} = {definition(signal, level).formula}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import runtime
 import streamlit as st
+from streamlit.navigation.page import Page
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from ui import address, assets, filters, sidebar
@@ -20,11 +21,12 @@ def main() -> None:
     st.set_page_config(page_title="Tritonscope", page_icon=":material/monitoring:", layout="wide")
     assets.load()
     rows = [row for row in PAGES if row.file.exists()]
-    pages = [
-        st.Page(row.file, title=row.title, icon=row.icon, url_path=row.address, default=row is rows[0])
-        for row in rows
-    ]
-    page = st.navigation(pages, position="hidden")
+    pages = [st.Page(row.file, title=row.title, icon=row.icon, url_path=row.address) for row in rows]
+    # Streamlit gives the default page no address of its own: without this one, /overview would not be found.
+    home = st.Page(lambda: _open(pages[0]), title=rows[0].title, icon=rows[0].icon, url_path="", default=True)
+    page = st.navigation([home, *pages], position="hidden")
+    if page is home:
+        page.run()
     row = rows[pages.index(page)]
     address.read((*filters.KEYS, *row.keys))
     with st.sidebar:
@@ -42,6 +44,10 @@ def main() -> None:
         run.tritonscope_entered = False
     chosen = {key: st.session_state.get(key) for key in row.keys}
     address.write(filters.current().choices() | chosen)
+
+
+def _open(page: Page) -> None:
+    st.switch_page(page, query_params=st.query_params.to_dict())
 
 
 def guard() -> None:

@@ -8,6 +8,7 @@ import runtime
 
 from triage.finding import Judgement, Severity
 from ui import filters, traffic
+from ui.format import counted
 from ui.html import Html, div, link, span, tag
 from ui.live import live
 from ui.navigation import PAGES
@@ -37,7 +38,7 @@ def foot() -> None:
         panel(
             tag(
                 "details",
-                tag("summary", f"{len(settings.notices)} notes on the settings"),
+                tag("summary", f"{counted(len(settings.notices), 'note')} on the settings"),
                 tag("ul", lines, class_="ts-faint"),
                 class_="ts-fold",
             ),

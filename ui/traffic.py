@@ -1,4 +1,4 @@
-"""The switch of the sandbox's own traffic: what it sends now, and a file in which to ask for something else."""
+"""The switch of the sandbox's own traffic: what it sends now, and a file in which to ask for another."""
 
 from __future__ import annotations
 

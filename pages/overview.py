@@ -1,0 +1,80 @@
+"""Is anything wrong, and where?"""
+
+import streamlit as st
+
+from ui import shell
+from ui.changes import changes_and_coverage
+from ui.empty import empty_state
+from ui.findings import finding_cards
+from ui.fleet import overview_tiles
+from ui.header import header
+from ui.html import div
+from ui.live import live
+from ui.model_rows import model_rows
+from ui.model_table import PAGE_ROWS, model_table
+from ui.panel import panel
+from ui.tiles import tiles
+from ui.view import View
+
+shell.guard()
+
+
+def answer() -> None:
+    view = View.take()
+    verdict = view.verdict()
+    header(view, verdict.sentence, verdict.level.value)
+    if view.judgement.findings:
+        panel(finding_cards(view.judgement.findings, view.now, view.filters), key="findings")
+    panel(changes_and_coverage(view), key="changes")
+    panel(tiles(overview_tiles(view)), key="tiles")
+
+
+def models() -> None:
+    view = View.take()
+    rows = model_rows(view)
+    if not rows:
+        panel(no_models(view), key="models")
+        return
+    wanted = st.session_state.get("find", "").casefold()
+    show = st.session_state.get("show")
+    found = [
+        row
+        for row in rows
+        if wanted in row.key.name.casefold()
+        and (show != "with traffic" or not row.idle)
+        and (show != "with findings" or row.severity is not None)
+    ]
+    several = len({row.key.server for row in rows}) > 1
+    table = model_table(found[:PAGE_ROWS], view.filters, several_servers=several)
+    count = f"{len(found)} of {len(rows)} models" if len(found) < len(rows) else f"{len(rows)} models"
+    if len(found) > PAGE_ROWS:
+        count += f", the first {PAGE_ROWS} by harm and traffic shown: search to find the others"
+    panel(div(count, class_="ts-more"), table, key="models")
+
+
+def no_models(view: View):
+    if not any(one.answering for one in view.coverage):
+        why = [one.sentence for one in view.coverage if one.sentence]
+        return empty_state(
+            "No server answers, so no model is known.",
+            *why,
+            todo=("Check that Triton runs and that the addresses in tritonscope.yml are right.",
+                  "Triton opens its ports only after all start-up models have loaded."),
+        )  # fmt: skip
+    return empty_state(
+        "No model is loaded, or none has reported yet.",
+        todo=("Load one on the page Repository.", "Start Triton with --load-model=NAME."),
+    )
+
+
+live(answer, name="answer")
+search, shown = st.columns([3, 2], vertical_alignment="bottom")
+search.text_input(
+    "Find a model", key="find", live=True, placeholder="Find a model", label_visibility="collapsed",
+    icon=":material/search:", type="search",
+)  # fmt: skip
+shown.segmented_control(
+    "Show", ("all", "with traffic", "with findings"), default="all", required=True, key="show",
+    label_visibility="collapsed",
+)  # fmt: skip
+live(models, name="models")

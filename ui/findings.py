@@ -1,0 +1,71 @@
+"""Findings as cards: what is wrong, since when, the numbers it rests on, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from telemetry.units import human
+from triage.finding import Evidence, Finding
+from ui.filters import Filters
+from ui.format import since
+from ui.html import Html, div, join, link, span, tag, text
+
+SHOWN = 5
+
+
+def finding_cards(findings: Sequence[Finding], now: float, filters: Filters, *, limit: int = SHOWN) -> Html:
+    """The first `limit` findings as cards in the order given, and how many more there are."""
+    more = len(findings) - limit
+    rest = None
+    if more > 0:
+        names = ", ".join(
+            sorted({one.model.name if one.model else one.server for one in findings[limit:]})[:8]
+        )
+        rest = div(f"and {more} more: {names}", class_="ts-more")
+    return join([_card(one, now, filters) for one in findings[:limit]], rest)
+
+
+def _card(finding: Finding, now: float, filters: Filters) -> Html:
+    evidence = [span(_evidence(one), class_="ts-nowrap") for one in finding.evidence]
+    return div(
+        span(finding.tag, class_="ts-tag"),
+        div(
+            _sentence(finding, filters),
+            div(join(*evidence, between=" · "), class_="ts-evidence") if evidence else None,
+            class_="ts-sentence",
+        ),
+        div(since(finding.since, now), class_="ts-since"),
+        _what_to_do(finding, filters),
+        class_=f"ts-finding {finding.severity.value}",
+        role="article",
+        data_key=f"{finding.rule} {finding.server} {finding.model}",
+    )
+
+
+def _sentence(finding: Finding, filters: Filters) -> Html:
+    """The sentence with the model's name, where it begins with it, as a link to why."""
+    model = finding.model
+    if model is None:
+        return text(finding.sentence)
+    params = filters.params(server=model.server, model=model.name, version=model.version)
+    for name in (model.label(), model.name):
+        if finding.sentence.startswith(name):
+            return join(tag("b", link(name, "model", params)), finding.sentence[len(name) :])
+    return join(tag("b", link(model.label(), "model", params)), ": ", finding.sentence)
+
+
+def _evidence(one: Evidence) -> str:
+    return f"{one.label} {human(one.value, one.unit)}"
+
+
+def _what_to_do(finding: Finding, filters: Filters) -> Html:
+    follows = [tag("p", tag("b", "Follows from it: "), _sentence(one, filters)) for one in finding.follows]
+    detail = tag("pre", finding.detail, class_="ts-pre") if finding.detail else None
+    return tag(
+        "details",
+        tag("summary", "what to do"),
+        tag("p", finding.remedy),
+        tag("p", tag("b", "Impact: "), finding.impact) if finding.impact else None,
+        follows,
+        detail,
+    )

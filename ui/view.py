@@ -1,0 +1,136 @@
+"""Everything one drawing of a page looks at, taken at one moment, and narrowed to the servers looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import runtime
+
+from history.inventory import Inventory, ModelFacts
+from history.protocol import Frame, Grid
+from signals.definition import Level
+from signals.report import ModelSignals, Report
+from telemetry.identity import ModelKey
+from telemetry.scrape import FloatArray
+from triage.context import ServerCoverage
+from triage.finding import Finding, Judgement, Severity
+from triage.verdict import Verdict
+from ui import filters
+from ui.filters import Filters
+from ui.format import clock
+
+STALE_INTERVALS = 2.0
+"""A value older than this many intervals is shown grey, with its age."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One moment. `now` is the unix time of the figures; `grid` the times charts show."""
+
+    filters: Filters
+    now: float
+    grid: Grid
+    report: Report
+    inventory: Inventory
+    judgement: Judgement
+    coverage: tuple[ServerCoverage, ...]
+    interval_seconds: float
+
+    @classmethod
+    def take(cls) -> View:
+        """The moment now, for the servers the reader looks at."""
+        process = runtime.current()
+        chosen = filters.current()
+        now = process.now()
+        return cls(
+            filters=chosen,
+            now=now,
+            grid=chosen.grid(now),
+            report=_narrowed(process.report(), chosen),
+            inventory=_of_servers(process.inventory(), chosen),
+            judgement=_about(process.judgement(), chosen),
+            coverage=tuple(one for one in process.coverage() if chosen.shows(one.server)),
+            interval_seconds=process.settings.refresh_seconds,
+        )
+
+    def verdict(self) -> Verdict:
+        """The one sentence: is anything wrong, for the servers looked at."""
+        return runtime.current().verdict(self.judgement, clock)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """First and last time shown, unix seconds."""
+        return self.grid.start, self.grid.end
+
+    def of_model(self, signal: str, key: ModelKey) -> Frame:
+        """A signal of one model over the time shown; one column, or none."""
+        return runtime.current().signal_range(
+            signal, self.grid, level=Level.MODEL, server=key.server, model=key.name, version=key.version
+        )
+
+    def of_level(self, signal: str, level: Level) -> Frame:
+        """A signal of every model, server, GPU or host of the view over the time shown."""
+        return runtime.current().signal_range(signal, self.grid, level=level, server=self.filters.server)
+
+    def model_courses(self, signal: str) -> dict[ModelKey, FloatArray]:
+        """A signal of every model of the view over the time shown, (n,) each."""
+        frame = self.of_level(signal, Level.MODEL)
+        return {ModelKey(*key): frame.values[:, column] for column, key in enumerate(frame.keys)}
+
+    def stale_seconds(self, server: str) -> float | None:
+        """Age of a server's figures when they are older than two intervals, None while they are fresh."""
+        age = next((one.age_seconds for one in self.coverage if one.server == server), None)
+        return age if age is not None and age > STALE_INTERVALS * self.interval_seconds else None
+
+    def findings_of(self, key: ModelKey) -> tuple[Finding, ...]:
+        """What triage found about a model, most harmful first; those that only follow come last."""
+        direct = [one for one in self.judgement.findings if one.model == key]
+        follows = [two for one in self.judgement.findings for two in one.follows if two.model == key]
+        return (*direct, *follows)
+
+    def figures(self, key: ModelKey) -> ModelSignals | None:
+        """A model's figures, None if it has none."""
+        return self.report.model(key)
+
+    def facts(self, key: ModelKey) -> ModelFacts | None:
+        """What is known about a model besides numbers."""
+        return self.inventory.get(key)
+
+    @property
+    def harm(self) -> dict[ModelKey, tuple[int, Severity]]:
+        """Place and severity of each model's worst finding: triage's order, the only one there is."""
+        places: dict[ModelKey, tuple[int, Severity]] = {}
+        for place, finding in enumerate(self.judgement.findings):
+            for one in (finding, *finding.follows):
+                if one.model is not None:
+                    places.setdefault(one.model, (place, one.severity))
+        return places
+
+
+def _narrowed(report: Report, chosen: Filters) -> Report:
+    if chosen.server is None:
+        return report
+    return replace(
+        report,
+        servers=tuple(row for row in report.servers if row.server == chosen.server),
+        models=tuple(row for row in report.models if row.key.server == chosen.server),
+        gpus=tuple(row for row in report.gpus if row.key.server == chosen.server),
+        host=tuple(row for row in report.host if row.server == chosen.server),
+        other=tuple(row for row in report.other if row.server == chosen.server),
+    )
+
+
+def _of_servers(inventory: Inventory, chosen: Filters) -> Inventory:
+    if chosen.server is None:
+        return inventory
+    return replace(inventory, models=inventory.of_server(chosen.server))
+
+
+def _about(judgement: Judgement, chosen: Filters) -> Judgement:
+    if chosen.server is None:
+        return judgement
+    return replace(
+        judgement,
+        findings=tuple(one for one in judgement.findings if one.server == chosen.server),
+        unjudged=tuple(one for one in judgement.unjudged if one.server == chosen.server),
+    )
