@@ -1,0 +1,126 @@
+"""Feeds a scenario's readings into a real ring, tick by tick, and judges what it then knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from collectors.config import parse_config
+from collectors.repository import index_samples
+from history.inventory import Inventory
+from history.ring import Ring
+from signals.evaluate import evaluate
+from telemetry.errors import Unreachable
+from telemetry.facts import IndexEntry, ModelState
+from telemetry.identity import Server
+from telemetry.scrape import Samples, Scrape, Series, Source
+from tests.rules.series import START, Scenario
+from triage.context import Context
+from triage.coverage import server_coverage
+from triage.engine import judge
+from triage.finding import Finding, Judgement
+from triage.rulebook import Rulebook, load_rulebook
+from triage.verdict import Verdict, verdict
+
+_UP = Series("up", ())
+_FROM_STATISTICS = "tritonscope_"
+
+
+@dataclass
+class Replay:
+    """One scenario being played; `seconds` is the time of the last reading, from 0."""
+
+    scenario: Scenario
+    rulebook: Rulebook = field(default_factory=load_rulebook)
+    ring: Ring = field(default_factory=Ring)
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.servers = [
+            Server(name, None, None, workload=self.scenario.workload) for name in self.scenario.series
+        ]
+
+    def run(self) -> Iterator[float]:
+        """Plays every tick; yields its time in seconds from 0."""
+        for tick in range(self.scenario.ticks):
+            self.seconds = tick * self.scenario.interval_seconds
+            for server in self.servers:
+                self._read(server.id, tick)
+            yield self.seconds
+
+    def context(self) -> Context:
+        """What is known right after the last reading."""
+        now = START + self.seconds
+        inventory = Inventory.of(self.ring, [server.id for server in self.servers])
+        span = self.ring.span()
+        return Context(
+            report=evaluate(self.ring, inventory, now, self.scenario.window_seconds),
+            history=self.ring,
+            inventory=inventory,
+            coverage=[server_coverage(self.ring, server, now) for server in self.servers],
+            now=now,
+            interval_seconds=self.scenario.interval_seconds,
+            history_from=span[0] if span else None,
+        )
+
+    def judge(self) -> tuple[Judgement, Verdict]:
+        """Findings and the sentence on top, now."""
+        context = self.context()
+        judgement = judge(self.rulebook, context)
+        return judgement, verdict(judgement, context, _clock)
+
+    def _read(self, server: str, tick: int) -> None:
+        rows = self.scenario.series[server]
+        at = START + tick * self.scenario.interval_seconds
+        if _UP in rows and (tick >= len(rows[_UP]) or not rows[_UP][tick]):
+            error = Unreachable(f"{server}:8000 is not reachable: connection refused")
+            for source in (Source.METRICS, Source.INDEX):
+                self.ring.accept(Scrape(server, source, at, 0.001, error=error))
+            return
+        values = {
+            series: column[tick]
+            for series, column in rows.items()
+            if series != _UP and tick < len(column) and column[tick] is not None
+        }
+        for source, wanted in ((Source.METRICS, False), (Source.STATISTICS, True)):
+            chosen = {
+                series: value
+                for series, value in values.items()
+                if series.name.startswith(_FROM_STATISTICS) is wanted
+            }
+            samples = Samples(tuple(chosen), np.array(list(chosen.values()), dtype=np.float64))
+            if chosen or source is Source.METRICS:
+                self.ring.accept(Scrape(server, source, at, 0.001, samples))
+        self._read_repository(server, tick, at)
+
+    def _read_repository(self, server: str, tick: int, at: float) -> None:
+        entries = tuple(
+            IndexEntry(*_named(key), ModelState(states[tick][0]), states[tick][1])
+            for key, states in self.scenario.index.items()
+            if tick < len(states) and states[tick][0] != "_"
+        )
+        if self.scenario.index:
+            scrape = Scrape(server, Source.INDEX, at, 0.001, index_samples(entries), entries)
+            self.ring.accept(scrape)
+        if self.scenario.configs and tick == 0:
+            configs = {
+                name: parse_config({"name": name, **raw}) for name, raw in self.scenario.configs.items()
+            }
+            self.ring.accept(Scrape(server, Source.CONFIG, at, 0.001, payload=configs))
+
+
+def described(finding: Finding) -> str:
+    """`Rule severity subject`, the form scenarios use."""
+    subject = finding.model.label() if finding.model else finding.server
+    return f"{finding.rule} {finding.severity.value} {subject}"
+
+
+def _named(key: str) -> tuple[str, str]:
+    name, _, version = key.partition("/")
+    return name, version
+
+
+def _clock(at: float) -> str:
+    return f"{at - START:g} s"

@@ -1,0 +1,123 @@
+"""Scenario files: the notation of promtool's test series, so that promtool can read the same series.
+
+`100+2x10` is 100, 102, ... 120 (eleven values), `3x10` the value 3 eleven times, `_` a missing value and
+`_x5` five of them. A series not mentioned at a tick is absent from that tick's answer. The series `up` is 1
+where the server answered and 0 where it did not (then nothing else of that tick exists).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from telemetry.scrape import Series
+from triage.conditions import parse_duration
+
+_SERIES = re.compile(r"^(?P<name>[A-Za-z_:][A-Za-z0-9_:]*)(?:\{(?P<labels>.*)\})?$")
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
+_STEP = re.compile(r"^(?P<start>-?\d+(?:\.\d+)?)(?:(?P<step>[+-]\d+(?:\.\d+)?))?(?:x(?P<count>\d+))?$")
+_GAP = re.compile(r"^_(?:x(?P<count>\d+))?$")
+
+START = 1_800_000_000.0
+"""Unix time of tick 0 of every scenario."""
+
+
+def values_of(text: str) -> list[float | None]:
+    """The values of one promtool series text, None where there is none."""
+    values: list[float | None] = []
+    for word in text.split():
+        if gap := _GAP.match(word):
+            values += [None] * int(gap["count"] or 1)
+        elif step := _STEP.match(word):
+            start, slope = float(step["start"]), float(step["step"] or 0)
+            values += [start + slope * tick for tick in range(int(step["count"] or 0) + 1)]
+        else:
+            raise ValueError(f"{word!r} is not promtool's series notation")
+    return values
+
+
+def series_of(text: str) -> Series:
+    """`name{label="value"}` as a series."""
+    match = _SERIES.match(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a series")
+    return Series(match["name"], tuple(sorted(_LABEL.findall(match["labels"] or ""))))
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What must be said at `at_seconds`; findings as `Rule severity subject`, in order of harm."""
+
+    at_seconds: float
+    findings: tuple[str, ...]
+    sentence: str | None
+    since_seconds: float | None
+    verdict: str | None
+    unjudged: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One situation: series by tick, the index and configs beside them, and what must be found."""
+
+    name: str
+    interval_seconds: float
+    series: Mapping[str, Mapping[Series, Sequence[float | None]]]
+    index: Mapping[str, Sequence[tuple[str, str]]]
+    configs: Mapping[str, Mapping[str, Any]]
+    workload: str
+    window_seconds: float
+    expect: tuple[Expectation, ...]
+    quiet: bool
+
+    @property
+    def ticks(self) -> int:
+        """Number of readings."""
+        lengths = [len(values) for rows in self.series.values() for values in rows.values()]
+        return max([*lengths, *(len(states) for states in self.index.values())])
+
+
+def load_scenarios(path: Path) -> list[Scenario]:
+    """Every scenario of one file."""
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [_scenario(row, parse_duration(data["interval"])) for row in data["scenarios"]]
+
+
+def _scenario(row: Mapping[str, Any], interval_seconds: float) -> Scenario:
+    servers: dict[str, dict[Series, Sequence[float | None]]] = {}
+    for item in row.get("series", ()):
+        series = series_of(item["series"])
+        server = series.label("instance") or "saved"
+        bare = Series(series.name, tuple(pair for pair in series.labels if pair[0] != "instance"))
+        servers.setdefault(server, {})[bare] = values_of(str(item["values"]))
+    return Scenario(
+        name=row["name"],
+        interval_seconds=parse_duration(row["interval"]) if "interval" in row else interval_seconds,
+        series=servers or {"saved": {}},
+        index={key: _states(states) for key, states in row.get("index", {}).items()},
+        configs=row.get("configs", {}),
+        workload=row.get("workload", ""),
+        window_seconds=parse_duration(row.get("window", "1m")),
+        expect=tuple(_expectation(one) for one in row.get("expect", ())),
+        quiet=bool(row.get("quiet", False)),
+    )
+
+
+def _states(rows: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
+    return [(row[0], row[2] if len(row) > 2 else "") for row in rows for _ in range(int(row[1]))]
+
+
+def _expectation(row: Mapping[str, Any]) -> Expectation:
+    return Expectation(
+        parse_duration(row["at"]),
+        tuple(row["findings"]),
+        row.get("sentence"),
+        parse_duration(row["since"]) if "since" in row else None,
+        row.get("verdict"),
+        tuple(row["unjudged"]) if "unjudged" in row else None,
+    )

@@ -1,0 +1,57 @@
+"""How well each server can be seen, from the last attempts the ring holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from history.ring import Ring
+from telemetry.errors import NoAnswer, NotHttp, TlsFailed, Unreachable
+from telemetry.facts import ServerMetadata
+from telemetry.identity import Server
+from telemetry.scrape import Scrape, Source
+from triage.context import ServerCoverage
+
+_SILENCE = (Unreachable, NoAnswer, NotHttp, TlsFailed)
+"""Errors that mean nothing of this server spoke; any other error is an answer, if not a useful one."""
+_HTTP_SOURCES = (Source.STATISTICS, Source.INDEX, Source.METADATA)
+
+
+def server_coverage(ring: Ring, server: Server, now: float) -> ServerCoverage:
+    """Coverage of one configured server at `now` (unix seconds).
+
+    A server has two doors, the metrics port and the HTTP port; it answers if the newest attempt at one of
+    them was answered.
+    """
+    attempts = {source: scrape for source in Source if (scrape := ring.latest(server.id, source)) is not None}
+    doors = [
+        door
+        for door in (
+            _newest(attempts[source] for source in (Source.METRICS,) if source in attempts),
+            _newest(attempts[source] for source in _HTTP_SOURCES if source in attempts),
+        )
+        if door is not None
+    ]
+    answering = any(_answered(door) for door in doors)
+    silent = next((door.error for door in doors if door.error is not None), None)
+    answers = [scrape.at for source in Source if (scrape := ring.last(server.id, source)) is not None]
+    answers += [scrape.at for scrape in attempts.values() if _answered(scrape)]
+    metadata = ring.last(server.id, Source.METADATA)
+    return ServerCoverage(
+        server=server.id,
+        answering=answering,
+        age_seconds=max(0.0, now - max(answers)) if answers else None,
+        sentence="" if answering or silent is None else silent.sentence,
+        workload=server.workload,
+        version=metadata.payload.version if metadata and isinstance(metadata.payload, ServerMetadata) else "",
+        failed_sources={
+            source: scrape.error.sentence for source, scrape in attempts.items() if scrape.error is not None
+        },
+    )
+
+
+def _newest(scrapes: Iterable[Scrape]) -> Scrape | None:
+    return max(scrapes, key=lambda scrape: scrape.at, default=None)
+
+
+def _answered(scrape: Scrape) -> bool:
+    return scrape.ok or not isinstance(scrape.error, _SILENCE)

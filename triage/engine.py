@@ -1,0 +1,176 @@
+"""Rules and figures in, findings out. Pure: the history is asked, nothing is read or written.
+
+A rule is checked against the figures of now first; only what holds now is followed back in time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from telemetry.identity import ModelKey
+from telemetry.scrape import Source
+from telemetry.units import human_duration
+from triage.conditions import Condition, Reference
+from triage.context import Context, Fact, Subject
+from triage.finding import Evidence, Finding, Judgement, Unjudged
+from triage.lookback import Hold, Lookback
+from triage.numbers import Numbers, server_of
+from triage.ranking import folded, ranked
+from triage.rulebook import Rule, Rulebook, Saying, Stage
+from triage.vocabulary import Level
+
+ASK_MODEL_BY_MODEL = 8
+"""For up to this many models of one rule the history is asked model by model, else for all at once."""
+ONE_READING = "there is one reading only: nothing can be said about rates yet"
+
+
+def judge(rulebook: Rulebook, context: Context) -> Judgement:
+    """All findings of the rulebook in the context, most harmful first, and what could not be judged."""
+    return _Judge(rulebook, context).run()
+
+
+class _Judge:
+    def __init__(self, rulebook: Rulebook, context: Context) -> None:
+        self._rules = sorted(rulebook.rules, key=lambda rule: rule.level is not Level.SERVER)
+        self._context = context
+        self._numbers = Numbers(context)
+        self._lookback = Lookback(context, self._numbers)
+        self._down: set[str] = set()
+
+    def run(self) -> Judgement:
+        findings: list[Finding] = []
+        unjudged: list[Unjudged] = []
+        for rule in self._rules:
+            subjects = self._subjects(rule)
+            candidates = [subject for subject in subjects if self._applies(rule, subject)]
+            narrow = len(candidates) <= ASK_MODEL_BY_MODEL
+            for subject in candidates:
+                finding = self._finding(rule, subject, narrow)
+                if finding is not None:
+                    findings.append(finding)
+            if rule.level is Level.SERVER:
+                self._down |= {one.server for one in findings if not self._answers(one.server)}
+            else:
+                unjudged += self._unjudged(rule, subjects)
+        kept = folded(findings, self._numbers.facts.config)
+        return Judgement(self._context.now, len(self._rules), ranked(kept, self._rules), tuple(unjudged))
+
+    def _answers(self, server: str) -> bool:
+        one = self._context.coverage_of.get(server)
+        return one is None or one.answering
+
+    def _subjects(self, rule: Rule) -> Sequence[Subject]:
+        """A server that is down hides its models: their last figures say nothing about now."""
+        if rule.level is Level.SERVER:
+            return [one.server for one in self._context.coverage]
+        return [key for key in self._context.model_keys if key.server not in self._down]
+
+    def _applies(self, rule: Rule, subject: Subject) -> bool:
+        return self._all(rule.when, subject) and not self._any(rule.unless, subject)
+
+    def _all(self, conditions: Sequence[Condition], subject: Subject) -> bool:
+        return all(self._numbers.holds(condition, subject) is True for condition in conditions)
+
+    def _any(self, conditions: Sequence[Condition], subject: Subject) -> bool:
+        return any(self._numbers.holds(condition, subject) is True for condition in conditions)
+
+    def _finding(self, rule: Rule, subject: Subject, narrow: bool) -> Finding | None:
+        stages = [
+            stage
+            for stage in rule.stages
+            if self._all(stage.when, subject) and not self._any(stage.unless, subject)
+        ]
+        if not stages:
+            return None
+        base = tuple(self._holds(rule, subject, narrow))
+        for stage in stages:
+            holds = (*base, *self._holds(stage, subject, narrow))
+            if stage.for_seconds <= min(hold.seconds for hold in holds):
+                return self._said(rule, stage, subject, base)
+        return None
+
+    def _holds(self, part: Rule | Stage, subject: Subject, narrow: bool) -> Iterator[Hold]:
+        for condition in part.when:
+            yield self._lookback.hold(condition, subject, excluded=False, narrow=narrow)
+        for condition in part.unless:
+            yield self._lookback.hold(condition, subject, excluded=True, narrow=narrow)
+
+    def _said(self, rule: Rule, stage: Stage, subject: Subject, holds: Sequence[Hold]) -> Finding:
+        saying = next(one for one in rule.sayings if self._fits(one, subject))
+        model = subject if isinstance(subject, ModelKey) else None
+        server = server_of(subject)
+        label = self._context.label(model) if model else server
+        names = {"server": server, "model": label}
+        held = min(hold.seconds for hold in holds)
+        if math.isfinite(held):
+            names["held"] = human_duration(held)
+        several = model is not None and len(self._context.coverage) > 1
+        listed = {**names, "model": f"{label} on {server}" if several else label}
+
+        def lookup(reference: Reference) -> Fact:
+            return self._numbers.value(reference, subject)
+
+        known = [hold.since for hold in holds if hold.since is not None]
+        return Finding(
+            rule=rule.name,
+            severity=stage.severity,
+            tag=saying.tag,
+            server=server,
+            model=model,
+            sentence=saying.sentence.fill(names, lookup),
+            since=max(known) if known else None,
+            evidence=tuple(self._evidence(rule, subject)),
+            impact=rule.impact,
+            remedy=saying.remedy.fill(names, lookup),
+            detail=self._detail(saying, subject),
+            harm_per_second=sum(self._number(reference, subject) or 0.0 for reference in rule.harm),
+            clause=saying.clause.fill(listed, lookup),
+        )
+
+    def _fits(self, saying: Saying, subject: Subject) -> bool:
+        return self._all(saying.when, subject) and not self._any(saying.unless, subject)
+
+    def _number(self, reference: Reference, subject: Subject) -> float | None:
+        value = self._numbers.value(reference, subject)
+        return float(value) if isinstance(value, float | int) else None
+
+    def _evidence(self, rule: Rule, subject: Subject) -> Iterator[Evidence]:
+        for label, reference in rule.evidence:
+            signal = reference.quantity.name if reference.is_signal else None
+            yield Evidence(label, self._number(reference, subject), reference.quantity.unit, signal)
+
+    def _detail(self, saying: Saying, subject: Subject) -> str:
+        """The server's whole text behind a fact that is shown as one line."""
+        used = {field.reference.quantity.name for field in saying.sentence.fields() if field.reference}
+        if "reason" in used and isinstance(subject, ModelKey):
+            facts = self._context.facts_of.get(subject)
+            return facts.reason if facts else ""
+        one = self._context.coverage_of.get(server_of(subject))
+        return one.sentence if "error" in used and one else ""
+
+    # ---- what cannot be judged
+
+    def _unjudged(self, rule: Rule, subjects: Sequence[Subject]) -> Iterator[Unjudged]:
+        for server in dict.fromkeys(server_of(subject) for subject in subjects):
+            why = self._why_not(rule, server, [one for one in subjects if server_of(one) == server])
+            if why:
+                yield Unjudged(rule.name, server, None, why)
+
+    def _why_not(self, rule: Rule, server: str, subjects: Sequence[Subject]) -> str | None:
+        needs_figures = any(condition.left.is_signal for condition in rule.when)
+        one = self._context.coverage_of.get(server)
+        if needs_figures and one is not None and Source.METRICS in one.failed_sources:
+            return f"its metrics page is not readable: {one.failed_sources[Source.METRICS]}"
+        if needs_figures and self._one_reading():
+            return ONE_READING
+        for need in rule.needs:
+            if all(self._numbers.value(need.reference, subject) is None for subject in subjects):
+                return need.why
+        return None
+
+    def _one_reading(self) -> bool:
+        start = self._context.history_from
+        return (
+            self._context.report.window_seconds is None or start is None or start >= self._context.report.at
+        )

@@ -1,0 +1,183 @@
+"""Values of the facts of `triage.vocabulary.FACTS`, and since when they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from telemetry.facts import ModelConfig, ModelState
+from telemetry.identity import ModelKey
+from triage.context import Context, Fact, failure_reason, reason_kind, reason_text, short_error
+
+_MODEL_BY = ("server", "model", "version")
+_NOT_FAILED = ("", "unloaded")
+
+
+class Facts:
+    """Facts of one context; counters as they stand are read once for all models."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._counters: dict[str, Mapping[tuple[str, ...], float]] = {}
+
+    def of_model(self, name: str, key: ModelKey) -> Fact:
+        """One model's fact; KeyError for an unknown name."""
+        return MODEL_FACTS[name](self, key)
+
+    def of_server(self, name: str, server: str) -> Fact:
+        """One server's fact; KeyError for an unknown name."""
+        return SERVER_FACTS[name](self, server)
+
+    def of_workload(self, name: str, server: str) -> Fact:
+        """A fact of the workload `server` belongs to; KeyError for an unknown name."""
+        return WORKLOAD_FACTS[name](self, server)
+
+    def model_since(self, name: str, key: ModelKey) -> float | None:
+        """Unix seconds since when a fact about the model's state holds; None = not known, or always."""
+        facts = self._context.facts_of.get(key)
+        return facts.since if facts is not None and name in _STATE_FACTS else None
+
+    def server_since(self, name: str, server: str) -> float | None:
+        """Unix seconds since when the server has been silent; None for other facts or if it never spoke."""
+        one = self._context.coverage_of.get(server)
+        if name not in ("answering", "silent_seconds") or one is None or one.age_seconds is None:
+            return None
+        return self._context.now - one.age_seconds
+
+    def config(self, key: ModelKey) -> ModelConfig | None:
+        """The effective config, None when it was not read."""
+        facts = self._context.facts_of.get(key)
+        return facts.config if facts is not None else None
+
+    def counter(self, family: str, key: ModelKey) -> float | None:
+        """A counter as it stands, summed over the series of the model; None when it is not there."""
+        vector = self._counters.get(family)
+        if vector is None:
+            vector = self._context.history.gauge(family, _MODEL_BY, self._context.report.at)
+            self._counters[family] = vector
+        return vector.get((key.server, key.name, key.version))
+
+    # ---- models
+
+    def _state(self, key: ModelKey) -> Fact:
+        state = self._context.state(key)
+        return state.value if state else None
+
+    def _load_failed(self, key: ModelKey) -> Fact:
+        facts = self._context.facts_of.get(key)
+        if facts is None or facts.state is None:
+            return None
+        told = facts.state in (ModelState.UNAVAILABLE, ModelState.READY)
+        return float(told and facts.reason not in _NOT_FAILED)
+
+    def _reason(self, key: ModelKey) -> Fact:
+        facts = self._context.facts_of.get(key)
+        return reason_text(facts) if facts else None
+
+    def _reason_class(self, key: ModelKey) -> Fact:
+        facts = self._context.facts_of.get(key)
+        return reason_kind(facts) if facts else None
+
+    def _ready_versions(self, key: ModelKey) -> Fact:
+        where = (self._context.workload(key.server), key.name)
+        return float(self._context.ready_versions.get(where, 0))
+
+    def _failing_reason(self, key: ModelKey) -> Fact:
+        return failure_reason(self._context.model_signals.get(key))
+
+    def _max_batch_size(self, key: ModelKey) -> Fact:
+        config = self.config(key)
+        return float(config.max_batch_size) if config else None
+
+    def _dynamic_batching(self, key: ModelKey) -> Fact:
+        config = self.config(key)
+        return float(config.dynamic_batching) if config else None
+
+    def _max_queue_delay_us(self, key: ModelKey) -> Fact:
+        config = self.config(key)
+        if config is None or config.max_queue_delay_us is None:
+            return None
+        return float(config.max_queue_delay_us)
+
+    def _instances(self, key: ModelKey) -> Fact:
+        facts = self._context.facts_of.get(key)
+        count = facts.instance_count if facts else None
+        return float(count) if count is not None else None
+
+    def _ensemble(self, key: ModelKey) -> Fact:
+        facts = self._context.facts_of.get(key)
+        return float(facts.ensemble) if facts and facts.config else None
+
+    def _successes_since_load(self, key: ModelKey) -> Fact:
+        return self.counter("nv_inference_request_success", key)
+
+    def _request_us_mean_since_load(self, key: ModelKey) -> Fact:
+        successes = self.counter("nv_inference_request_success", key)
+        duration_us = self.counter("nv_inference_request_duration_us", key)
+        return duration_us / successes if successes and duration_us else None
+
+    # ---- servers and workloads
+
+    def _answering(self, server: str) -> Fact:
+        one = self._context.coverage_of.get(server)
+        return float(one.answering) if one else None
+
+    def _silent_seconds(self, server: str) -> Fact:
+        """Since the last answer; for a server that never answered, since it was first asked."""
+        one = self._context.coverage_of.get(server)
+        if one is None or one.answering:
+            return None
+        if one.age_seconds is not None:
+            return one.age_seconds
+        asked_since = self._context.history_from
+        return self._context.now - asked_since if asked_since is not None else None
+
+    def _figures_age_seconds(self, server: str) -> Fact:
+        one = self._context.coverage_of.get(server)
+        return one.age_seconds if one else None
+
+    def _interval_seconds(self, server: str) -> Fact:
+        return self._context.interval_seconds
+
+    def _error(self, server: str) -> Fact:
+        one = self._context.coverage_of.get(server)
+        return short_error(one.sentence) or None if one else None
+
+    def _replicas(self, server: str) -> Fact:
+        return float(len(self._siblings(server)))
+
+    def _replicas_answering(self, server: str) -> Fact:
+        coverage = self._context.coverage_of
+        return float(sum(coverage[sibling].answering for sibling in self._siblings(server)))
+
+    def _siblings(self, server: str) -> list[str]:
+        workload = self._context.workload(server)
+        return [other for other in self._context.coverage_of if self._context.workload(other) == workload]
+
+
+_STATE_FACTS = frozenset({"state", "load_failed", "reason_class", "reason"})
+MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
+    "state": Facts._state,
+    "load_failed": Facts._load_failed,
+    "reason": Facts._reason,
+    "reason_class": Facts._reason_class,
+    "ready_versions": Facts._ready_versions,
+    "failing_reason": Facts._failing_reason,
+    "max_batch_size": Facts._max_batch_size,
+    "dynamic_batching": Facts._dynamic_batching,
+    "max_queue_delay_us": Facts._max_queue_delay_us,
+    "instances": Facts._instances,
+    "ensemble": Facts._ensemble,
+    "successes_since_load": Facts._successes_since_load,
+    "request_us_mean_since_load": Facts._request_us_mean_since_load,
+}
+SERVER_FACTS: dict[str, Callable[[Facts, str], Fact]] = {
+    "answering": Facts._answering,
+    "silent_seconds": Facts._silent_seconds,
+    "figures_age_seconds": Facts._figures_age_seconds,
+    "interval_seconds": Facts._interval_seconds,
+    "error": Facts._error,
+}
+WORKLOAD_FACTS: dict[str, Callable[[Facts, str], Fact]] = {
+    "replicas": Facts._replicas,
+    "replicas_answering": Facts._replicas_answering,
+}

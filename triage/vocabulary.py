@@ -1,0 +1,111 @@
+"""The words a rule may use: signals, what triage measures besides, and facts about models and servers.
+
+A rule names numbers only through this list, so that every condition has a level, a unit and one
+definition, and can be written as PromQL by whoever builds alerts from the same file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from signals.definition import Definition
+from signals.definitions import DEFINITIONS
+from telemetry.facts import ModelState
+from telemetry.reasons import ReasonClass
+from telemetry.units import Unit
+from triage.measures import MEASURES
+
+
+class Level(StrEnum):
+    """What a rule, a condition or a number speaks about; conditions of other levels are joined to it."""
+
+    MODEL = "model"
+    SERVER = "server"
+    WORKLOAD = "workload"
+
+
+class Origin(StrEnum):
+    """Where a number comes from: a signal over a window, or a fact that holds now."""
+
+    SIGNAL = "signal"
+    FACT = "fact"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One name a rule may use. `words` are the values of a fact that is a word and not a number."""
+
+    name: str
+    level: Level
+    unit: Unit
+    help: str
+    origin: Origin
+    words: tuple[str, ...] = ()
+
+
+_M, _S, _W = Level.MODEL, Level.SERVER, Level.WORKLOAD
+
+
+def _fact(name: str, level: Level, unit: Unit, text: str, words: tuple[str, ...] = ()) -> Quantity:
+    return Quantity(name, level, unit, text, Origin.FACT, words)
+
+
+FACTS: tuple[Quantity, ...] = (
+    _fact(
+        "state", _M, Unit.NONE, "state in the repository index", tuple(state.value for state in ModelState)
+    ),
+    _fact("load_failed", _M, Unit.NONE, "1 if the index gives a reason other than a wanted unload"),
+    _fact(
+        "reason_class",
+        _M,
+        Unit.NONE,
+        "kind of the load failure, from the server's text",
+        tuple(kind.value for kind in ReasonClass),
+    ),
+    _fact("reason", _M, Unit.NONE, "the load failure's first meaningful line, for sentences"),
+    _fact(
+        "failing_reason",
+        _M,
+        Unit.NONE,
+        "the reason most failures of the window have, CANCELED left out",
+        ("BACKEND", "OTHER", "REJECTED"),
+    ),
+    _fact("ready_versions", _M, Unit.COUNT, "versions of the model that are READY on any replica"),
+    _fact("max_batch_size", _M, Unit.COUNT, "from the effective config; 0 = the model takes no batches"),
+    _fact("dynamic_batching", _M, Unit.NONE, "1 if the config has a dynamic_batching section"),
+    _fact("max_queue_delay_us", _M, Unit.US, "max_queue_delay_microseconds of the dynamic batcher"),
+    _fact("instances", _M, Unit.COUNT, "instances over all groups of the effective config"),
+    _fact("ensemble", _M, Unit.NONE, "1 for a pipeline of other models"),
+    _fact("successes_since_load", _M, Unit.REQUESTS, "the success counter as it stands"),
+    _fact("request_us_mean_since_load", _M, Unit.US, "request duration over successes, as they stand"),
+    _fact("answering", _S, Unit.NONE, "1 if any source of the server answered its last reading"),
+    _fact(
+        "silent_seconds", _S, Unit.SECONDS, "time since a server that does not answer did, or was first asked"
+    ),
+    _fact("figures_age_seconds", _S, Unit.SECONDS, "time since any source of the server last answered"),
+    _fact("interval_seconds", _S, Unit.SECONDS, "time between two readings"),
+    _fact("replicas_answering", _W, Unit.COUNT, "servers of the same workload that answer"),
+    _fact("replicas", _W, Unit.COUNT, "servers of the same workload"),
+    _fact("error", _S, Unit.NONE, "why the last reading failed, for sentences"),
+)
+"""Facts by hand; `triage.context` gives them their values."""
+
+
+def _signals() -> dict[tuple[Level, str], Definition]:
+    """Signals and measures that are one number of a model or of a server."""
+    return {
+        (Level(row.level.value), row.name): row
+        for row in (*DEFINITIONS, *MEASURES)
+        if row.level.value in (_M.value, _S.value) and not row.keys
+    }
+
+
+_DEFINITIONS = _signals()
+QUANTITIES = {(row.level, row.name): row for row in FACTS} | {
+    (level, name): Quantity(name, level, row.unit, row.title, Origin.SIGNAL)
+    for (level, name), row in _DEFINITIONS.items()
+}
+"""Every usable name by level and name."""
+EXPRESSIONS = {place: row.expression for place, row in _DEFINITIONS.items()}
+"""How each signal is computed, by level and name."""
