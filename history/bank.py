@@ -25,6 +25,17 @@ _ROW_STEP = 64
 _ROWS_AT_ONCE = 1024
 
 
+BEGIN_AT_ZERO = dict.fromkeys(
+    (
+        "tritonscope_batch_executions_total",
+        "tritonscope_batch_compute_us_total",
+        "tritonscope_batch_compute_infer_us_total",
+    ),
+    "tritonscope_model_executions_total",
+)
+"""Counters that appear only with their first event -> the counter of their model that is always there."""
+
+
 def is_present(values: FloatArray) -> BoolArray:
     """True where a reading had the series, whatever it printed."""
     present: BoolArray = np.ascontiguousarray(values).view(np.int64) != ABSENT_BITS
@@ -32,7 +43,7 @@ def is_present(values: FloatArray) -> BoolArray:
 
 
 class Group:
-    """Rows of one family, sorted so that each group of equal label values is one slice."""
+    """Rows of some families, sorted so that each group of equal label values is one slice."""
 
     __slots__ = ("keys", "rows", "starts")
 
@@ -71,7 +82,8 @@ class Bank:
         self._labels: list[dict[str, str]] = []
         self._families: dict[str, list[int]] = {}
         self._counter_rows: BoolArray = np.zeros(0, dtype=np.bool_)
-        self._groups: dict[tuple[str, By, Matchers], Group] = {}
+        self._parents: IntArray = np.zeros(0, dtype=np.int64)
+        self._groups: dict[tuple[tuple[str, ...], By, Matchers], Group] = {}
         self._matrix: FloatArray = np.empty((0, 0))
         self._times: IntArray = np.empty(0, dtype=np.int64)
         self._answered: BoolArray = np.empty(0, dtype=np.bool_)
@@ -123,7 +135,9 @@ class Bank:
         self._answered[column] = samples is not None
         if samples is not None:
             self._matrix[rows, column] = values
-            self._sighted(at_ms, rows)
+            fresh = self._sighted(at_ms, rows)
+            if column and self._answered[column - 1]:
+                self._begin_at_zero(fresh, column - 1)
         self._columns += 1
         return left_out
 
@@ -174,15 +188,23 @@ class Bank:
     def _grow_rows(self, before: int) -> None:
         count = len(self._series)
         new = count - before
-        self._counter_rows = np.append(
-            self._counter_rows, [self._is_counter(one.name) for one in self._series[before:]]
-        )
+        added = self._series[before:]
+        self._counter_rows = np.append(self._counter_rows, [self._is_counter(one.name) for one in added])
+        self._parents = np.append(self._parents, [self._parent(one) for one in added])
         self.run_start_ms = np.append(self.run_start_ms, np.full(new, -1, dtype=np.int64))
         self.last_seen_ms = np.append(self.last_seen_ms, np.full(new, -1, dtype=np.int64))
         if count > len(self._matrix):
             room = count + count // 8 + _ROW_STEP
             self._resize(room, self._matrix.shape[1])
         self._groups.clear()
+
+    def _parent(self, series: Series) -> int:
+        """Row of the counter that tells whether this one was at zero before it appeared, -1 if none does."""
+        parent = BEGIN_AT_ZERO.get(series.name)
+        if parent is None:
+            return -1
+        labels = tuple(pair for pair in series.labels if pair[0] in ("model", "version"))
+        return self._row_of.get(Series(parent, labels), -1)
 
     def _grow_columns(self) -> None:
         self._resize(len(self._matrix), self._columns + _COLUMN_STEP)
@@ -196,8 +218,11 @@ class Bank:
         matrix[: min(rows, len(old)), : old.shape[1]] = old[:rows]
         self._matrix = matrix
 
-    def _sighted(self, at_ms: int, rows: IntArray) -> None:
-        """A series' run begins anew when the answer before did not have it; failed attempts do not count."""
+    def _sighted(self, at_ms: int, rows: IntArray) -> IntArray:
+        """A series' run begins anew when the answer before did not have it; failed attempts do not count.
+
+        Returns the rows whose run begins now.
+        """
         previous = self.last_answer_ms
         fresh = rows if previous is None else rows[self.last_seen_ms[rows] != previous]
         self.run_start_ms[fresh] = at_ms
@@ -205,6 +230,14 @@ class Bank:
         if self.first_answer_ms is None:
             self.first_answer_ms = at_ms
         self.last_answer_ms = at_ms
+        return fresh
+
+    def _begin_at_zero(self, fresh: IntArray, before: int) -> None:
+        """A batch size appears with its first execution: where its model was counted before, it was zero."""
+        for row in fresh[self._parents[fresh] >= 0].tolist():
+            parent = self._parents[row]
+            if is_present(self._matrix[parent : parent + 1, before])[0]:
+                self._matrix[row, before] = 0.0
 
     def full(self) -> bool:
         """True if the next reading needs more memory: the moment to thin out."""
@@ -258,16 +291,18 @@ class Bank:
             self._add(one)
         self._row_of = {one: row for row, one in enumerate(series)}
         self._counter_rows = self._counter_rows[alive]
+        self._parents = np.fromiter(map(self._parent, series), dtype=np.int64, count=len(series))
         self.run_start_ms, self.last_seen_ms = self.run_start_ms[alive], self.last_seen_ms[alive]
         self._layout = _NO_LAYOUT
         self._groups.clear()
 
-    def group(self, family: str, by: By, where: Matchers) -> Group:
-        """The family's rows that match, grouped; remembered until a series comes or goes."""
-        key = (family, by, where)
+    def group(self, families: tuple[str, ...], by: By, where: Matchers) -> Group:
+        """The families' rows that match, grouped; remembered until a series comes or goes."""
+        key = (families, by, where)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(self._members(self.family(family), by, where))
+            rows = [row for family in families for row in self.family(family)]
+            group = self._groups[key] = Group(self._members(rows, by, where))
         return group
 
     def _members(self, rows: Iterable[int], by: By, where: Matchers) -> dict[GroupKey, list[int]]:

@@ -221,16 +221,9 @@ class Ring:
         self, server: str, source: Source, families: Sequence[str], by: By, *, where: Matchers = ()
     ) -> dict[GroupKey, Sighting]:
         """When each group of series of these families was there, whatever the values."""
-        found: dict[GroupKey, Sighting] = {}
         with self._lock:
             bank = self._banks.get((server, source))
-            if bank is None or bank.last_answer_ms is None:
-                return found
-            for family in families:
-                for key, sighting in _sightings(bank, bank.group(family, by, where)):
-                    known = found.get(key)
-                    found[key] = sighting if known is None else _longer(known, sighting)
-        return found
+            return {} if bank is None else dict(_sightings(bank, bank.group(tuple(families), by, where)))
 
     # ---- inside
 
@@ -266,7 +259,7 @@ class Ring:
             for bank in list(self._banks.values()):
                 if not bank.family(family) or wanted not in (None, bank.server):
                     continue
-                group = bank.group(family, by, where)
+                group = bank.group((family,), by, where)
                 if group.keys:
                     block, there = values(bank, group)
                     yield group.keys, block, there
@@ -347,10 +340,3 @@ def _sightings(bank: Bank, group: Group) -> Iterator[tuple[GroupKey, Sighting]]:
         present = last_ms == bank.last_answer_ms
         known = present and since_ms != bank.first_answer_ms
         yield key, Sighting(since_ms / 1e3 if known else None, last_ms / 1e3, present)
-
-
-def _longer(one: Sighting, other: Sighting) -> Sighting:
-    if one.present != other.present:
-        return one if one.present else other
-    since = None if one.since is None or other.since is None else min(one.since, other.since)
-    return Sighting(since, max(one.last, other.last), one.present)

@@ -1,0 +1,76 @@
+"""What one signal is: name, level, unit, title, formula and expression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from history.protocol import By
+from signals.evaluation import GPU, MODEL, SERVER, Dialect, Expression
+from signals.expression import OverModels, Ratio
+from signals.parts import own_work, queued_by_triton
+from telemetry.units import Unit
+
+
+class Level(StrEnum):
+    """What a signal is said of; each level has its own part of the report."""
+
+    MODEL = "model"
+    SERVER = "server"
+    GPU = "gpu"
+    HOST = "host"
+
+
+LABELS: dict[Level, By] = {Level.MODEL: MODEL, Level.SERVER: SERVER, Level.GPU: GPU, Level.HOST: SERVER}
+"""Labels that identify one row of a level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One signal. `keys` are the labels of a mapping signal beyond its level's (reason, batch size, device).
+
+    `printed` = part of the report; the others are for charts. `self_queueing` = has no meaning for backends
+    that queue inside themselves.
+    """
+
+    name: str
+    level: Level
+    unit: Unit
+    title: str
+    formula: str
+    expression: Expression
+    keys: By = ()
+    printed: bool = True
+    self_queueing: bool = False
+
+    def promql(self, dialect: Dialect | None = None) -> str:
+        """The signal as PromQL text."""
+        return self.expression.promql(dialect or Dialect())
+
+
+def both(
+    name: str,
+    unit: Unit,
+    title: str,
+    formula: str,
+    model: Expression,
+    server: Expression,
+    *,
+    keys: By = (),
+    printed: bool = True,
+    self_queueing: bool = False,
+) -> tuple[Definition, Definition]:
+    """A signal of a model and of its server."""
+    return (
+        Definition(name, Level.MODEL, unit, title, formula, model, keys, printed, self_queueing),
+        Definition(name, Level.SERVER, unit, title, formula, server, keys, printed, False),
+    )
+
+
+def ratio_of(
+    name: str, unit: Unit, title: str, formula: str, above: Expression, below: Expression
+) -> tuple[Definition, Definition]:
+    """A ratio of a model; of a server the ratio of the sums over its models, ensembles left out."""
+    model = Ratio(queued_by_triton(above), queued_by_triton(below))
+    server = Ratio(OverModels(own_work(above)), OverModels(own_work(below)))
+    return both(name, unit, title, formula, model, server, self_queueing=True)

@@ -1,0 +1,121 @@
+"""Signals of GPUs and of the host."""
+
+from __future__ import annotations
+
+from history.protocol import By
+from signals.definition import Definition, Level
+from signals.evaluation import GPU, SERVER, Expression
+from signals.expression import (
+    Gauge,
+    Increase,
+    OrElse,
+    Ratio,
+    Renamed,
+    Scale,
+    Sum,
+)
+from telemetry.units import Unit
+
+DCGM_PERCENT = 0.01
+"""DCGM's utilization is in percent."""
+DCGM_MIB_BYTES = 2.0**20
+DCGM_MILLIJOULE = 1e-3
+
+
+def _gpu(name: str, unit: Unit, title: str, formula: str, triton: Expression, dcgm: Expression) -> Definition:
+    """A GPU signal from Triton's page, else from a DCGM exporter's families."""
+    expression = OrElse(triton, Renamed(dcgm, "UUID", "gpu_uuid"), on=("gpu_uuid",))
+    return Definition(name, Level.GPU, unit, title, formula, expression)
+
+
+_DCGM_GPU: By = ("server", "UUID")
+
+
+def _dcgm(family: str) -> Expression:
+    return Gauge(family, _DCGM_GPU)
+
+
+def _gpus() -> tuple[Definition, ...]:
+    used_nv, total_nv = Gauge("nv_gpu_memory_used_bytes", GPU), Gauge("nv_gpu_memory_total_bytes", GPU)
+    used_dcgm = Scale(_dcgm("DCGM_FI_DEV_FB_USED"), DCGM_MIB_BYTES)
+    total_dcgm = Scale(Sum(_dcgm("DCGM_FI_DEV_FB_USED"), _dcgm("DCGM_FI_DEV_FB_FREE")), DCGM_MIB_BYTES)
+    return (
+        _gpu(
+            "utilization_ratio",
+            Unit.RATIO,
+            "GPU utilization",
+            "share of the last sampling period in which a kernel ran, 0..1",
+            Gauge("nv_gpu_utilization", GPU),
+            Scale(_dcgm("DCGM_FI_DEV_GPU_UTIL"), DCGM_PERCENT),
+        ),
+        _gpu(
+            "memory_used_bytes",
+            Unit.BYTES,
+            "GPU memory in use",
+            "by everybody on the device",
+            used_nv,
+            used_dcgm,
+        ),
+        _gpu("memory_total_bytes", Unit.BYTES, "GPU memory", "size of the device", total_nv, total_dcgm),
+        _gpu(
+            "memory_used_ratio",
+            Unit.RATIO,
+            "GPU memory in use of total",
+            "memory in use / memory",
+            Ratio(used_nv, total_nv),
+            Ratio(used_dcgm, total_dcgm),
+        ),
+        _gpu(
+            "power_watts",
+            Unit.WATTS,
+            "GPU power",
+            "power drawn now",
+            Gauge("nv_gpu_power_usage", GPU),
+            _dcgm("DCGM_FI_DEV_POWER_USAGE"),
+        ),
+        Definition(
+            "power_limit_watts",
+            Level.GPU,
+            Unit.WATTS,
+            "GPU power limit",
+            "limit set on the device",
+            Gauge("nv_gpu_power_limit", GPU),
+        ),
+        _gpu(
+            "energy_joules_total",
+            Unit.JOULES,
+            "GPU energy",
+            "energy drawn",
+            Increase("nv_energy_consumption", GPU, plain=True),
+            Scale(Increase("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _DCGM_GPU, plain=True), DCGM_MILLIJOULE),
+        ),
+    )
+
+
+def _host(name: str, unit: Unit, title: str, formula: str, family: str) -> Definition:
+    return Definition(name, Level.HOST, unit, title, formula, Gauge(family, SERVER))
+
+
+def _hosts() -> tuple[Definition, ...]:
+    return (
+        _host("cpu_ratio", Unit.RATIO, "CPU", "whole machine as seen by Triton, 0..1", "nv_cpu_utilization"),
+        _host("memory_used_bytes", Unit.BYTES, "Memory in use", "whole machine", "nv_cpu_memory_used_bytes"),
+        _host("memory_total_bytes", Unit.BYTES, "Memory", "whole machine", "nv_cpu_memory_total_bytes"),
+        _host(
+            "pinned_memory_used_bytes",
+            Unit.BYTES,
+            "Pinned memory in use",
+            "Triton's pinned memory pool",
+            "nv_pinned_memory_pool_used_bytes",
+        ),
+        _host(
+            "pinned_memory_total_bytes",
+            Unit.BYTES,
+            "Pinned memory",
+            "size of Triton's pinned memory pool",
+            "nv_pinned_memory_pool_total_bytes",
+        ),
+    )
+
+
+DEVICES = (*_gpus(), *_hosts())

@@ -1,0 +1,140 @@
+"""How an expression is evaluated and how its PromQL is spelled: what every node is handed."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from history.protocol import By, Frame, Grid, GroupKey, History, Matchers, Reduce
+from signals import frames
+from signals.facts import FactFamily, SignalFacts
+
+MODEL: By = ("server", "model", "version")
+NAME: By = ("server", "model")
+SERVER: By = ("server",)
+GPU: By = ("server", "gpu_uuid")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How the labels are called where the PromQL runs, its window, and matchers for every selector."""
+
+    server: str = "instance"
+    model: str = "model"
+    version: str = "version"
+    window: str = "$__rate_interval"
+    matchers: str = ""
+
+    def label(self, name: str) -> str:
+        """A label's name there."""
+        return {"server": self.server, "model": self.model, "version": self.version}.get(name, name)
+
+    def labels(self, names: Iterable[str]) -> str:
+        """Label names as a list in PromQL."""
+        return ", ".join(self.label(name) for name in names)
+
+    def selector(self, family: str, where: Matchers = ()) -> str:
+        """A family with its matchers."""
+        own = [f'{self.label(name)}="{value}"' for name, value in where]
+        matchers = ", ".join([*own, *([self.matchers] if self.matchers else [])])
+        return f"{family}{{{matchers}}}" if matchers else family
+
+
+class Evaluation:
+    """One evaluation of many signals over one history; each family is read once.
+
+    `window_seconds` None = since the server's start: an increase is the counter itself, a rate has no value.
+    `plain_totals` False evaluates totals as PromQL's increase() does.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        facts: SignalFacts,
+        window_seconds: float | None,
+        grid: Grid,
+        *,
+        where: Matchers = (),
+        plain_totals: bool = True,
+    ) -> None:
+        self.history = history
+        self.facts = facts
+        self.window_seconds = window_seconds
+        self.grid = grid
+        self.where = where
+        self.plain_totals = plain_totals
+        self.times = grid.times()
+        self._read: dict[tuple[object, ...], Frame] = {}
+        self._done: dict[int, tuple[Expression, Frame]] = {}
+
+    def of(self, expression: Expression) -> Frame:
+        """The expression's values, computed once."""
+        # By identity: hashing a whole expression costs more than computing a shared part twice.
+        known = self._done.get(id(expression))
+        if known is None:
+            known = self._done[id(expression)] = (expression, expression.evaluate(self))
+        return known[1]
+
+    def increase(self, family: str, by: By, where: Matchers, plain: bool) -> Frame:
+        """Increase over the window, or the counter itself without one."""
+        if self.window_seconds is None:
+            return self.gauge(family, by, where, Reduce.SUM, counter=True)
+        plain = plain and self.plain_totals and len(self.times) == 1
+        key = (family, by, where, plain)
+        if key not in self._read:
+            self._read[key] = self._settled(self._increase(family, by, where, plain), by, counter=True)
+        return self._read[key]
+
+    def _increase(self, family: str, by: By, where: Matchers, plain: bool) -> Frame:
+        window, where = self.window_seconds or 0.0, (*where, *self.where)
+        if plain:
+            vector = self.history.increase(family, by, window, self.grid.start, where=where, plain=True)
+            return frames.of_vector(self.times, vector)
+        return self.history.increase_range(family, by, window, self.grid, where=where)
+
+    def gauge(self, family: str, by: By, where: Matchers, reduce: Reduce, *, counter: bool = False) -> Frame:
+        """Values at the grid's times."""
+        key = (family, by, where, reduce, counter)
+        if key not in self._read:
+            frame = self.history.gauge_range(
+                family, by, self.grid, where=(*where, *self.where), reduce=reduce
+            )
+            largest = reduce is Reduce.MAX
+            self._read[key] = self._settled(frame, by, counter=counter, largest=largest)
+        return self._read[key]
+
+    def _settled(self, frame: Frame, by: By, *, counter: bool, largest: bool = False) -> Frame:
+        """Ensembles under one version; counters that stand still on purpose taken out."""
+        facts = self.facts
+        if by[:3] != MODEL:
+            return frame
+        if counter and facts.frozen:
+            frame = frames.filtered(frame, lambda key: key[:3] not in facts.frozen)
+        if facts.steps and any(map(facts.is_ensemble, frame.keys)):
+            frame = frames.regrouped(frame, facts.canonical, largest=largest)
+        return frame
+
+    def fact(self, family: FactFamily) -> Frame:
+        """A fact as values that do not change over time."""
+        if family is FactFamily.INSTANCES:
+            return frames.of_vector(self.times, dict(self.facts.instances))
+        names = self.facts.steps if family is FactFamily.ENSEMBLE_STEP else self.facts.queues_itself
+        return frames.of_vector(self.times, dict.fromkeys(names, 1.0))
+
+    def has(self, family: FactFamily, key: GroupKey) -> bool:
+        """True if the group's model has the fact."""
+        names = self.facts.steps if family is FactFamily.ENSEMBLE_STEP else self.facts.queues_itself
+        return key[:2] in names
+
+
+class Expression(abc.ABC):
+    """A node."""
+
+    @abc.abstractmethod
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """Values by group; NaN or absent where there is none."""
+
+    @abc.abstractmethod
+    def promql(self, dialect: Dialect) -> str:
+        """The same as PromQL text."""

@@ -1,0 +1,345 @@
+"""The algebra of signals: one expression, evaluated over a history and compiled to PromQL text.
+
+Every node does both, so that a page and a Prometheus rule cannot disagree. Groups are matched by labels;
+a ratio is never 0/0; what one side lacks is absent from the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from history.protocol import By, Frame, GroupKey, Matchers, Reduce
+from signals import frames
+from signals.evaluation import MODEL, NAME, Dialect, Evaluation, Expression
+from signals.facts import FactFamily
+from telemetry.catalogue import CATALOGUE
+from telemetry.scrape import FloatArray
+
+
+def _dropped(family: str, by: By) -> tuple[str, ...]:
+    """Labels of the family that the result does not have; the others (cluster, team, ...) stay."""
+    row = CATALOGUE.get(family.removesuffix("_count").removesuffix("_sum"), CATALOGUE.get(family))
+    own = row.labels if row is not None else ()
+    if "model" in own and row is not None and not row.family.startswith("tritonscope_"):
+        own = (*own, "gpu_uuid")
+    return tuple(name for name in own if name not in (*by, "quantile", "UUID"))
+
+
+def _grouped(text: str, family: str, by: By, dialect: Dialect, function: str = "sum") -> str:
+    dropped = _dropped(family, by)
+    return f"{function} without ({dialect.labels(dropped)}) ({text})" if dropped else text
+
+
+@dataclass(frozen=True, slots=True)
+class Increase(Expression):
+    """Increase of a counter over the window, in its unit; `plain` = from the first to the last sample.
+
+    PromQL has no plain increase; its text is increase(), which is the plain one extended to the window.
+    """
+
+    family: str
+    by: By = MODEL
+    where: Matchers = ()
+    plain: bool = False
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """See `History.increase`."""
+        return evaluation.increase(self.family, self.by, self.where, self.plain)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`sum without (...) (increase(family[window]))`."""
+        text = f"increase({dialect.selector(self.family, self.where)}[{dialect.window}])"
+        return _grouped(text, self.family, self.by, dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate(Expression):
+    """Increase of a counter per second of the window."""
+
+    family: str
+    by: By = MODEL
+    where: Matchers = ()
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """Increase / window; no value since the server's start, whose length is not known."""
+        if evaluation.window_seconds is None:
+            return frames.empty(evaluation.times)
+        frame = evaluation.increase(self.family, self.by, self.where, False)
+        return Frame(frame.times, frame.keys, frame.values / evaluation.window_seconds)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`sum without (...) (rate(family[window]))`."""
+        text = f"rate({dialect.selector(self.family, self.where)}[{dialect.window}])"
+        return _grouped(text, self.family, self.by, dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge(Expression):
+    """Last value of a gauge."""
+
+    family: str
+    by: By = MODEL
+    where: Matchers = ()
+    reduce: Reduce = Reduce.SUM
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """See `History.gauge`."""
+        return evaluation.gauge(self.family, self.by, self.where, self.reduce)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`sum without (...) (family)`."""
+        text = dialect.selector(self.family, self.where)
+        return _grouped(text, self.family, self.by, dialect, str(self.reduce))
+
+
+@dataclass(frozen=True, slots=True)
+class Fact(Expression):
+    """A fact about models as a number."""
+
+    family: FactFamily
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """From the inventory."""
+        return evaluation.fact(self.family)
+
+    def promql(self, dialect: Dialect) -> str:
+        """The exported family."""
+        return dialect.selector(str(self.family))
+
+
+@dataclass(frozen=True, slots=True)
+class Scale(Expression):
+    """A number times an expression; changes the unit."""
+
+    of: Expression
+    factor: float
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """factor * of."""
+        frame = evaluation.of(self.of)
+        return Frame(frame.times, frame.keys, frame.values * self.factor)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`factor * (...)`."""
+        return f"{self.factor!r} * ({self.of.promql(dialect)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Expression):
+    """The sum of two expressions, where both have a value."""
+
+    one: Expression
+    other: Expression
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """one + other."""
+        return frames.combined(evaluation.of(self.one), evaluation.of(self.other), np.add)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`(one + other)`."""
+        return f"({self.one.promql(dialect)} + {self.other.promql(dialect)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference(Expression):
+    """The difference of two expressions, where both have a value."""
+
+    one: Expression
+    other: Expression
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """one - other."""
+        return frames.combined(evaluation.of(self.one), evaluation.of(self.other), np.subtract)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`(one - other)`."""
+        return f"({self.one.promql(dialect)} - {self.other.promql(dialect)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio(Expression):
+    """A quotient, absent where the denominator is not above zero: never NaN."""
+
+    above: Expression
+    below: Expression
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """above / below."""
+        return frames.ratio(evaluation.of(self.above), evaluation.of(self.below))
+
+    def promql(self, dialect: Dialect) -> str:
+        """`(above / (below > 0))`."""
+        return f"({self.above.promql(dialect)} / ({self.below.promql(dialect)} > 0))"
+
+
+@dataclass(frozen=True, slots=True)
+class OrElse(Expression):
+    """The first expression, and the second where the first has no value, matched on `on` (default: all)."""
+
+    one: Expression
+    other: Expression
+    on: By = field(default=())
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """One, else other."""
+        return frames.or_else(evaluation.of(self.one), evaluation.of(self.other))
+
+    def promql(self, dialect: Dialect) -> str:
+        """`(one or other)`."""
+        match = f" on ({dialect.labels(self.on)})" if self.on else ""
+        return f"({self.one.promql(dialect)} or{match} {self.other.promql(dialect)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Only(Expression):
+    """An expression for the models that have a fact, or with `without` for those that do not."""
+
+    of: Expression
+    family: FactFamily
+    without: bool = False
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """Of, filtered."""
+        frame = evaluation.of(self.of)
+        return frames.filtered(frame, lambda key: evaluation.has(self.family, key) is not self.without)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`(... and on (server, model) fact)` or `(... unless on (server, model) fact)`."""
+        operator = "unless" if self.without else "and"
+        fact = dialect.selector(str(self.family))
+        return f"({self.of.promql(dialect)} {operator} on ({dialect.labels(NAME)}) {fact})"
+
+
+@dataclass(frozen=True, slots=True)
+class OverModels(Expression):
+    """An expression by model made one by server: the sum, or the largest."""
+
+    of: Expression
+    reduce: Reduce = Reduce.SUM
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """Over the models of each server; further labels (reason, batch size) stay."""
+        frame = evaluation.of(self.of)
+        largest = self.reduce is Reduce.MAX
+        return frames.regrouped(frame, lambda key: (key[0], *key[3:]), largest=largest)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`sum without (model, version) (...)`."""
+        return f"{self.reduce} without ({dialect.labels(('model', 'version'))}) ({self.of.promql(dialect)})"
+
+
+@dataclass(frozen=True, slots=True)
+class OverSteps(Expression):
+    """For each ensemble the sum over its steps of an expression by (server, model), times their uses.
+
+    Only for ensembles whose `served`, by (server, model), is above zero. In a history the result is by
+    MODEL (under the version under which the ensemble is shown) or by NAME; in PromQL always by NAME.
+    """
+
+    of: Expression
+    served: Expression
+    by: By = MODEL
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """A step without a value adds nothing; an ensemble none of whose steps has one is absent."""
+        facts, frame = evaluation.facts, evaluation.of(self.of)
+        served = evaluation.of(self.served)
+        columns: dict[GroupKey, FloatArray] = {}
+        for name, steps in facts.steps.items():
+            called = served.column(name)
+            parts = [(uses, frame.column((name[0], step))) for step, uses in steps.items()]
+            known = [uses * column for uses, column in parts if column is not None]
+            if called is not None and known:
+                stack = np.stack(known)
+                total = np.where(np.isnan(stack).all(axis=0), np.nan, np.nansum(stack, axis=0))
+                key = name if self.by == NAME else (*name, facts.ensemble_version.get(name, ""))
+                columns[key] = np.where(called > 0, total, np.nan)
+        if not columns:
+            return frames.empty(evaluation.times)
+        return Frame(evaluation.times, tuple(columns), np.stack(list(columns.values()), axis=1))
+
+    def promql(self, dialect: Dialect) -> str:
+        """Joined over `tritonscope_ensemble_step{model, step}`."""
+        step = dialect.selector(str(FactFamily.ENSEMBLE_STEP))
+        server, model = dialect.label("server"), dialect.label("model")
+        by_step = f'label_replace({self.of.promql(dialect)}, "step", "$1", "{model}", "(.*)")'
+        by_step = f"sum by ({server}, step) ({by_step})"
+        total = f"sum by ({server}, {model}) ({step} * on ({server}, step) group_left () {by_step})"
+        return f"({total} and on ({server}, {model}) ({self.served.promql(dialect)} > 0))"
+
+
+@dataclass(frozen=True, slots=True)
+class TimesSteps(Expression):
+    """An expression of ensembles times the number of requests each of theirs makes to steps."""
+
+    of: Expression
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """Ensembles only."""
+        steps = evaluation.facts.steps
+        frame = frames.filtered(evaluation.of(self.of), lambda key: (key[0], key[1]) in steps)
+        factors = np.array([float(sum(steps[key[0], key[1]].values())) for key in frame.keys])
+        return Frame(frame.times, frame.keys, frame.values * factors)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`(... * on (server, model) group_left () sum by (server, model) (tritonscope_ensemble_step))`."""
+        names = dialect.labels(NAME)
+        steps = f"sum by ({names}) ({dialect.selector(str(FactFamily.ENSEMBLE_STEP))})"
+        return f"({self.of.promql(dialect)} * on ({names}) group_left () {steps})"
+
+
+@dataclass(frozen=True, slots=True)
+class Smaller(Expression):
+    """The smaller of two expressions by (server, model), where both have a value."""
+
+    one: Expression
+    other: Expression
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """min(one, other)."""
+        return frames.combined(evaluation.of(self.one), evaluation.of(self.other), np.minimum)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`((one <= on (...) other) or on (...) (other and on (...) one))`."""
+        one, other, names = self.one.promql(dialect), self.other.promql(dialect), dialect.labels(NAME)
+        return f"(({one} <= on ({names}) {other}) or on ({names}) ({other} and on ({names}) {one}))"
+
+
+@dataclass(frozen=True, slots=True)
+class Matching(Expression):
+    """An expression where another one has a value too."""
+
+    of: Expression
+    other: Expression
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """Of, where other is not absent."""
+
+        def kept(mine: FloatArray, theirs: FloatArray) -> FloatArray:
+            return np.where(np.isnan(theirs), np.nan, mine)
+
+        return frames.combined(evaluation.of(self.of), evaluation.of(self.other), kept)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`(of and on (server, model, version) other)`."""
+        match = dialect.labels(MODEL)
+        return f"({self.of.promql(dialect)} and on ({match}) {self.other.promql(dialect)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed(Expression):
+    """An expression whose label `old` is called `new` in the result (DCGM's UUID is Triton's gpu_uuid)."""
+
+    of: Expression
+    old: str
+    new: str
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """The same values: groups are told apart by position."""
+        return evaluation.of(self.of)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`label_replace(...)`."""
+        return f'label_replace({self.of.promql(dialect)}, "{self.new}", "$1", "{self.old}", "(.*)")'

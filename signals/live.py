@@ -1,0 +1,111 @@
+"""Live readings for the command: one server, asked in turn for one window. The only I/O of this package."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlsplit, urlunsplit
+
+from collectors.config import MODELS_PER_ROUND, ConfigCollector, ready_models
+from collectors.metadata import MetadataCollector
+from collectors.metrics_page import MetricsPageCollector
+from collectors.reading import Collector
+from collectors.repository import IndexCollector
+from collectors.statistics import StatisticsCollector
+from history.ring import Ring
+from signals.evaluate import report_of
+from signals.report import Report
+from telemetry.identity import Server
+from telemetry.scrape import Source
+from telemetry.transport import Transport, host_of, normalise_address
+
+METRICS_PORT = 8002
+"""Triton's default; taken when only the HTTP address is given."""
+_INTERVALS = 5
+_LONGEST_INTERVAL_SECONDS = 2.0
+_CLOSE_SECONDS = 0.001
+
+
+def server_of(url: str | None, metrics_url: str | None) -> Server:
+    """The server at these addresses, called by its host and port. Raises SettingsError for a bad address."""
+    http = None if url is None else normalise_address(url)
+    metrics = _beside(http or "") if metrics_url is None else normalise_address(metrics_url)
+    return Server(host_of(http or metrics), http, metrics)
+
+
+def _beside(http_url: str) -> str:
+    parts = urlsplit(http_url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return urlunsplit((parts.scheme, f"{host}:{METRICS_PORT}", "", "", ""))
+
+
+def measure(server: Server, window_seconds: float, *, timeout_seconds: float = 3.0) -> Report:
+    """Ask the server for one window and report on it. Raises SourceError if no source could be read."""
+    ring = Ring()
+    transport = Transport(server, timeout_seconds=timeout_seconds)
+    _watch(ring, _repeated(server, transport, timeout_seconds), window_seconds)
+    for collector in _once(server, transport, timeout_seconds):
+        ring.accept(collector.collect())
+    _read_configs(ring, server, transport, timeout_seconds)
+    return _report(ring, server)
+
+
+def _watch(ring: Ring, collectors: list[Collector], window_seconds: float) -> None:
+    """Read at the beginning, at intervals, and at the end of the window; give up when nothing answers."""
+    interval = min(_LONGEST_INTERVAL_SECONDS, window_seconds / _INTERVALS)
+    start = time.monotonic()
+    while True:
+        begun = time.monotonic()
+        scrapes = [collector.collect() for collector in collectors]
+        for scrape in scrapes:
+            ring.accept(scrape)
+        left = start + window_seconds - begun
+        if left <= _CLOSE_SECONDS or not any(scrape.ok for scrape in scrapes):
+            return
+        time.sleep(max(0.0, min(interval, left) - (time.monotonic() - begun)))
+
+
+def _report(ring: Ring, server: Server) -> Report:
+    answered = [source for source in Source if ring.last(server.id, source) is not None]
+    if not answered:
+        errors = [scrape.error for source in Source if (scrape := ring.latest(server.id, source)) is not None]
+        first = next(error for error in errors if error is not None)
+        raise first
+    source = Source.METRICS if Source.METRICS in answered else Source.STATISTICS
+    times = ring.sample_times(server.id, source, 0.0, float("inf"))
+    at = ring.newest(source) or time.time()
+    window = round(at - float(times[0]), 3) if len(times) > 1 and at > times[0] else None
+    return report_of(ring, (server.id,), at, window)
+
+
+def _repeated(server: Server, transport: Transport, timeout_seconds: float) -> list[Collector]:
+    collectors: list[Collector] = []
+    if server.http_url is not None:
+        collectors.append(StatisticsCollector(server, transport, timeout_seconds=timeout_seconds))
+    collectors.append(MetricsPageCollector(server, transport, timeout_seconds=timeout_seconds))
+    return collectors
+
+
+def _once(server: Server, transport: Transport, timeout_seconds: float) -> list[Collector]:
+    if server.http_url is None:
+        return []
+    return [
+        MetadataCollector(server, transport, timeout_seconds=timeout_seconds),
+        IndexCollector(server, transport, timeout_seconds=timeout_seconds),
+    ]
+
+
+def _read_configs(ring: Ring, server: Server, transport: Transport, timeout_seconds: float) -> None:
+    """Configurations of all ready models; the collector reads a few in each round."""
+    index, statistics = ring.last(server.id, Source.INDEX), ring.last(server.id, Source.STATISTICS)
+    ready = ready_models(
+        index.payload if index is not None and isinstance(index.payload, tuple) else None,
+        statistics.payload if statistics is not None and isinstance(statistics.payload, tuple) else None,
+    )
+    if not ready:
+        return
+    collector = ConfigCollector(server, transport, lambda: ready, timeout_seconds=timeout_seconds)
+    for _ in range(-(-len(ready) // MODELS_PER_ROUND)):
+        scrape = collector.collect()
+        ring.accept(scrape)
+        if not scrape.ok:
+            return

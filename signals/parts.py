@@ -1,0 +1,106 @@
+"""Expressions that several signals share."""
+
+from __future__ import annotations
+
+from history.protocol import By
+from signals.evaluation import MODEL, NAME, Expression
+from signals.expression import (
+    Difference,
+    Gauge,
+    Increase,
+    Only,
+    OrElse,
+    OverModels,
+    OverSteps,
+    Rate,
+    Ratio,
+    Scale,
+    Smaller,
+    TimesSteps,
+)
+from signals.facts import FactFamily
+
+SUCCESS = "nv_inference_request_success"
+FAILURE = "nv_inference_request_failure"
+SUMMARY = "nv_inference_request_summary_us"
+
+
+def without_ensembles(expression: Expression) -> Expression:
+    """Without ensembles: their work is counted at their steps."""
+    return Only(expression, FactFamily.ENSEMBLE_STEP, without=True)
+
+
+def queued_by_triton(expression: Expression) -> Expression:
+    """Without backends that queue inside themselves: Triton's figures do not show their work."""
+    return Only(expression, FactFamily.QUEUES_ITSELF, without=True)
+
+
+def own_work(expression: Expression) -> Expression:
+    """Without ensembles and without backends that queue inside themselves."""
+    return without_ensembles(queued_by_triton(expression))
+
+
+def successes(by: By = MODEL, plain: bool = False) -> Expression:
+    """Successful requests; where the counters are switched off, the summary counts them."""
+    return OrElse(Increase(SUCCESS, by, plain=plain), Increase(f"{SUMMARY}_count", by, plain=plain))
+
+
+def halved(counted: Expression) -> Expression:
+    """Failures as they are, an ensemble's halved: Triton counts each failed ensemble request twice."""
+    return OrElse(Scale(Only(counted, FactFamily.ENSEMBLE_STEP), 0.5), counted)
+
+
+def failures(by: By = MODEL, plain: bool = False) -> Expression:
+    """Failed requests."""
+    return halved(Increase(FAILURE, by, plain=plain))
+
+
+def request_us(by: By = MODEL) -> Expression:
+    """Time from arrival to answer of successful requests, in us."""
+    return OrElse(Increase("nv_inference_request_duration_us", by), Increase(f"{SUMMARY}_sum", by))
+
+
+def executed_requests(by: By = MODEL) -> Expression:
+    """Requests that were computed: successes without those answered from the response cache."""
+    successes = Increase(SUCCESS, by)
+    return OrElse(Difference(successes, Increase("nv_cache_num_hits_per_model", by)), successes)
+
+
+EXECUTIONS = "nv_inference_exec_count"
+INFERENCES = "nv_inference_count"
+BATCHES = "tritonscope_batch_executions_total"
+MODEL_EXECUTIONS = "tritonscope_model_executions_total"
+QUEUE_US = "nv_inference_queue_duration_us"
+SIZED: By = (*MODEL, "batch_size")
+REASONED: By = (*MODEL, "reason")
+DEVICED: By = (*MODEL, "kind", "device")
+
+
+def executions(plain: bool = False) -> Expression:
+    """Executions of the model; where the counters are switched off, the statistics count them."""
+    return OrElse(Increase(EXECUTIONS, plain=plain), Increase(MODEL_EXECUTIONS, plain=plain), on=MODEL)
+
+
+def of_clients(successes: Expression) -> Expression:
+    """Each client's request once: all successes without those that ensembles asked of their steps."""
+    everything = OverModels(successes)
+    return OrElse(Difference(everything, OverModels(TimesSteps(successes))), everything)
+
+
+def client_failures(plain: bool = False) -> Expression:
+    """Each client's failure once: an ensemble's failure and its step's are one, as far as steps failed."""
+    everything = OverModels(failures(plain=plain))
+    by_name = failures(NAME, plain)
+    ensembles = Only(by_name, FactFamily.ENSEMBLE_STEP)
+    twice = Smaller(ensembles, OverSteps(by_name, ensembles, by=NAME))
+    return OrElse(Difference(everything, OverModels(twice)), everything)
+
+
+QUEUE = Increase(QUEUE_US)
+STEP_QUEUE = OverSteps(Ratio(Increase(QUEUE_US, NAME), Increase(SUCCESS, NAME)), Increase(SUCCESS, NAME))
+QUEUE_MEAN = OrElse(Ratio(without_ensembles(QUEUE), without_ensembles(successes())), STEP_QUEUE, on=NAME)
+BUSY_US = OrElse(Rate("tritonscope_batch_compute_us_total"), Scale(Rate(MODEL_EXECUTIONS), 0.0), on=MODEL)
+PENDING_FAMILY = "nv_inference_pending_request_count"
+# On a GPU server only the series without gpu_uuid means anything; older pages have only those with it.
+PENDING = OrElse(Gauge(PENDING_FAMILY, where=(("gpu_uuid", ""),)), Gauge(PENDING_FAMILY))
+HITS, MISSES = Increase("nv_cache_num_hits_per_model"), Increase("nv_cache_num_misses_per_model")

@@ -1,0 +1,146 @@
+"""Saved answers of one server, replayed into a ring as if they had just been read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from collectors.config import parse_config
+from collectors.exposition import MetricsPage, SeriesCache, read_page
+from collectors.repository import index_samples, parse_index
+from collectors.statistics import parse_statistics, statistics_samples
+from history.inventory import Inventory
+from history.ring import Ring
+from signals.evaluate import evaluate
+from signals.report import Report
+from telemetry.errors import SourceError, WrongContent
+from telemetry.facts import ModelConfig
+from telemetry.scrape import Notice, Samples, Scrape, Source
+
+SERVER = "saved"
+"""Id of the server whose answers were saved."""
+_BEGIN = 1_000_000_000.0
+"""Unix time given to the first answer; only differences matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """One saved answer: how it is called in warnings, and its text."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavedAnswers:
+    """Answers of one server in the order in which they were saved, `every_seconds` apart.
+
+    If there are fewer statistics, indexes or configurations than metrics pages, the last ones belong
+    together.
+    """
+
+    every_seconds: float
+    pages: Sequence[SavedFile] = ()
+    statistics: Sequence[SavedFile] = ()
+    indexes: Sequence[SavedFile] = ()
+    configs: Sequence[SavedFile] = ()
+
+
+@dataclass(slots=True)
+class Replay:
+    """A filled ring, the moment of the newest answer, the window between first and last, and notices."""
+
+    ring: Ring
+    at: float
+    window_seconds: float | None
+    notices: list[Notice] = field(default_factory=list)
+    readable: int = 0
+
+    def inventory(self) -> Inventory:
+        """The models in the last answers."""
+        return Inventory.of(self.ring, (SERVER,))
+
+    def report(self) -> Report:
+        """The report over all saved answers."""
+        page = self.ring.last(SERVER, Source.METRICS)
+        pages = {SERVER: page.payload} if page is not None and isinstance(page.payload, MetricsPage) else {}
+        notices = (*self.notices, *self.ring.notices(SERVER))
+        return evaluate(
+            self.ring, self.inventory(), self.at, self.window_seconds, pages=pages, notices=notices
+        )
+
+
+_Parsed = tuple[object, Samples, tuple[Notice, ...]]
+
+
+def replay(answers: SavedAnswers) -> Replay:
+    """Fill a ring with saved answers. Raises WrongContent if not one of them can be read."""
+    count = len(answers.pages) or max(len(answers.statistics), len(answers.indexes), 1)
+    last = _BEGIN + (count - 1) * answers.every_seconds
+    window = (count - 1) * answers.every_seconds if count > 1 else None
+    result = Replay(Ring(retention_seconds=max(3600.0, 2 * (window or 0.0))), last, window)
+    cache = SeriesCache()
+    _feed(result, answers, Source.METRICS, answers.pages, lambda file: _page(file, cache))
+    _feed(result, answers, Source.STATISTICS, answers.statistics, _statistics)
+    _feed(result, answers, Source.INDEX, answers.indexes, _index)
+    _feed_configs(result, answers.configs)
+    if not result.readable:
+        raise WrongContent(result.notices[0].text if result.notices else "no saved answer was given")
+    return result
+
+
+def _feed(
+    result: Replay,
+    answers: SavedAnswers,
+    source: Source,
+    files: Sequence[SavedFile],
+    parse: Callable[[SavedFile], _Parsed],
+) -> None:
+    for back, file in zip(reversed(range(len(files))), files, strict=True):
+        at = result.at - back * answers.every_seconds
+        try:
+            payload, samples, notices = parse(file)
+        except SourceError as error:
+            result.notices.append(Notice(file.name, None, error.sentence))
+            result.ring.accept(Scrape(SERVER, source, at, 0.0, error=error))
+            continue
+        result.readable += 1
+        result.notices += notices
+        result.ring.accept(Scrape(SERVER, source, at, 0.0, samples, payload, notices))
+
+
+def _feed_configs(result: Replay, files: Sequence[SavedFile]) -> None:
+    configs: dict[str, ModelConfig] = {}
+    for file in files:
+        try:
+            config = parse_config(_json(file), who=file.name)
+        except SourceError as error:
+            result.notices.append(Notice(file.name, None, error.sentence))
+            continue
+        configs[config.name] = config
+        result.readable += 1
+    if configs:
+        result.ring.accept(Scrape(SERVER, Source.CONFIG, result.at, 0.0, payload=configs))
+
+
+def _page(file: SavedFile, cache: SeriesCache) -> _Parsed:
+    page = read_page(file.text, cache, source=file.name)
+    return page, page.samples, page.notices
+
+
+def _statistics(file: SavedFile) -> _Parsed:
+    rows, notices = parse_statistics(_json(file), who=file.name, source=file.name)
+    return rows, statistics_samples(rows), notices
+
+
+def _index(file: SavedFile) -> _Parsed:
+    entries, notices = parse_index(_json(file), who=file.name, source=file.name)
+    return entries, index_samples(entries), notices
+
+
+def _json(file: SavedFile) -> object:
+    try:
+        return json.loads(file.text)
+    except (ValueError, RecursionError) as error:
+        raise WrongContent(f"{file.name} is not JSON: {error}") from error
