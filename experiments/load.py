@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -112,25 +114,27 @@ def run_load(
     `stopping` is asked about five times a second; what was measured until then is returned.
     """
     order.check()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "experiments.generator"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=_ROOT,
-    )
-    watchdog = threading.Timer(MAX_SECONDS + order.request.timeout_seconds, process.kill)
-    watchdog.daemon = True
-    watchdog.start()
-    try:
-        result = _follow(process, json.dumps(order_json(server, order)), progress, stopping)
-    finally:
-        watchdog.cancel()
-        process.kill()
-        _, complaints = process.communicate()
-    if result is None:
-        raise ActionFailed("The load generator ended without a result", detail=complaints[-4000:] or None)
+    command = [sys.executable, "-m", "experiments.generator"]
+    pipe = subprocess.PIPE
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints,
+        subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=complaints, text=True, cwd=_ROOT
+        ) as process,
+    ):
+        watchdog = threading.Timer(MAX_SECONDS + order.request.timeout_seconds, process.kill)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            result = _follow(process, json.dumps(order_json(server, order)), progress, stopping)
+        finally:
+            watchdog.cancel()
+            process.kill()
+        if result is None:
+            process.wait()
+            complaints.seek(0)
+            said = complaints.read()[-4000:]
+            raise ActionFailed("The load generator ended without a result", detail=said or None)
     return figures(order.concurrency, result)
 
 
@@ -158,8 +162,10 @@ def _follow(
     stopping: Callable[[], bool],
 ) -> Mapping[str, Any] | None:
     orders, lines = _pipes(process)
-    orders.write(order + "\n")
-    orders.flush()
+    # A generator that ended at once has closed its end; the missing result tells it.
+    with contextlib.suppress(BrokenPipeError):
+        orders.write(order + "\n")
+        orders.flush()
     for line in lines:
         row = json.loads(line)
         if "result" in row:
