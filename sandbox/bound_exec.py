@@ -3,7 +3,7 @@
     python -I -S bound_exec.py STARTER_PID PROGRAM [ARGUMENT ...]
 
 Written for Popen with a new session. The request to the kernel (PR_SET_PDEATHSIG) is made in the child and
-survives exec, so that no preexec_fn, which is unsafe beside threads, is needed. Its signal reaches the program
+survives exec, so that no preexec_fn, unsafe beside threads, is needed. Its signal reaches the program
 only: a watcher in the process group ends what the program leaves behind, such as a python stub that waits for
 an answer of its dead server.
 """

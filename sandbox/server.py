@@ -25,6 +25,8 @@ from sandbox.run_folder import RunFolder
 
 _POLL_SECONDS = 0.05
 _CALL_SECONDS = 5.0
+# On SIGTERM tritonserver waits so long for kept connections to close: browsers and scrapers never do.
+_EXIT_TIMEOUT_SECONDS = 3
 
 
 def _silent(_line: str) -> None:
@@ -235,7 +237,7 @@ class Sandbox:
             f"--model-control-mode={options.control_mode}",
             # One bad model must not end the server.
             "--exit-on-error=false",
-            f"--exit-timeout-secs={max(1, int(options.stop_seconds) - 1)}",
+            f"--exit-timeout-secs={_EXIT_TIMEOUT_SECONDS}",
             f"--backend-directory={self.run_folder / 'backends'}",
             f"--backend-config=python,shm-region-prefix-name={self._folder.shared_memory_prefix}",
             *(f"--{use}-address={HOST}" for use in ("http", "grpc", "metrics")),

@@ -25,12 +25,13 @@ from sandbox.errors import SandboxError
 from sandbox.options import PROJECT_ROOT
 from sandbox.processes import end_group, start_bound
 from sandbox.traffic_profiles import PROFILES, Profile, Stream
-from sandbox.traffic_requests import infer_request
+from sandbox.traffic_requests import InferRequest, infer_request
 
 REQUEST_SECONDS = 20.0
 STOP_SECONDS = 3.0
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 5.0
+_CALM_SECONDS = 3.0
 # Slow waves, so that charts look like a day's traffic in small: plus and minus a third over three minutes.
 _WAVE_RATIO = 0.35
 _WAVE_SECONDS = 180.0
@@ -51,16 +52,17 @@ class TrafficSender:
     ) -> None:
         """Prepare; `url` is Triton's HTTP address, `rate_scale` multiplies the paced streams' rates."""
         parts = urlsplit(url if "//" in url else f"//{url}")
-        if not parts.hostname:
-            raise SandboxError(f"{url!r} is not an HTTP address: write it like http://127.0.0.1:8000.")
+        if not parts.hostname or parts.scheme not in ("", "http"):
+            raise SandboxError(f"{url!r} is not a plain HTTP address: write it like http://127.0.0.1:8000.")
         self._address = (parts.hostname, parts.port or 80)
         self._path = parts.path.rstrip("/")
         self._rate_scale = rate_scale
         self._tell = tell
         self._ended = threading.Event()
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
         self.answers: collections.Counter[tuple[str, str]] = collections.Counter()
-        self._troubles: dict[str, str] = {}
+        self._troubles: dict[str, str | None] = {}
+        self._failed_at: dict[str, float] = {}
         self._threads = [thread for stream in profile.streams for thread in self._stream_threads(stream)]
 
     def run(self, seconds: float | None = None) -> None:
@@ -104,8 +106,7 @@ class TrafficSender:
         pause_seconds = _FIRST_PAUSE_SECONDS
         try:
             while self._may_send(stream, tickets):
-                trouble = self._send(connection, stream, chance)
-                if trouble is None:
+                if self._send(connection, stream, chance):
                     pause_seconds = _FIRST_PAUSE_SECONDS
                     continue
                 self._ended.wait(pause_seconds * chance.uniform(0.7, 1.3))
@@ -131,36 +132,51 @@ class TrafficSender:
             return True
         return False
 
-    def _send(
-        self, connection: http.client.HTTPConnection, stream: Stream, chance: random.Random
-    ) -> str | None:
-        """Send one request; None if it was answered well, else what was wrong."""
+    def _send(self, connection: http.client.HTTPConnection, stream: Stream, chance: random.Random) -> bool:
+        """Send one request; whether it was answered well."""
         request = infer_request(stream.model, stream.rows, chance)
-        trouble = None
+        # A kept connection may be of a server that is gone, while a new one answers already: tried twice.
+        was_kept = connection.sock is not None
+        status = self._status_of(connection, stream.model, request)
+        if status is None and was_kept:
+            status = self._status_of(connection, stream.model, request)
+        if status is None:
+            self._notice("the server", "does not answer")
+        else:
+            self._notice("the server", None)
+            trouble = None if status == http.HTTPStatus.OK else f"answers with status {status}"
+            self._notice(stream.model, trouble)
+        with self._lock:
+            self.answers[stream.model, "ok" if status == http.HTTPStatus.OK else "failed"] += 1
+        return status == http.HTTPStatus.OK
+
+    def _status_of(
+        self, connection: http.client.HTTPConnection, model: str, request: InferRequest
+    ) -> int | None:
+        """The status of the answer to one request; None if there is no answer."""
+        path = f"{self._path}/v2/models/{model}/infer"
         try:
-            connection.request(
-                "POST", f"{self._path}/v2/models/{stream.model}/infer", request.body, request.headers
-            )
+            connection.request("POST", path, request.body, request.headers)
             answer = connection.getresponse()
             answer.read()
-            if answer.status != http.HTTPStatus.OK:
-                trouble = f"{stream.model} answers {answer.status}"
         except (OSError, http.client.HTTPException):
             connection.close()
-            trouble = "the server does not answer"
-        self._count(stream.model, trouble)
-        return trouble
+            return None
+        return answer.status
 
-    def _count(self, model: str, trouble: str | None) -> None:
-        with self._counting:
-            self.answers[model, "failed" if trouble else "ok"] += 1
-            before = self._troubles.get(model)
-            if trouble is None:
-                self._troubles.pop(model, None)
-            else:
-                self._troubles[model] = trouble
+    def _notice(self, subject: str, trouble: str | None) -> None:
+        """Say a trouble when it begins or changes, and its end when it has stayed away for a while."""
+        now = time.monotonic()
+        with self._lock:
+            if trouble is not None:
+                self._failed_at[subject] = now
+            elif now - self._failed_at.get(subject, -math.inf) < _CALM_SECONDS:
+                # A server that is ending still answers on kept connections and refuses new ones.
+                return
+            before = self._troubles.get(subject)
+            self._troubles[subject] = trouble
         if trouble != before and not self._ended.is_set():
-            self._tell(f"traffic: {trouble}, trying on" if trouble else f"traffic: {model} answers again")
+            self._tell(f"traffic: {subject} {f'{trouble}, trying on' if trouble else 'answers again'}")
 
 
 class TrafficProcess:

@@ -38,10 +38,10 @@ class Profile:
 _GENTLE = (
     Stream("batch_add_model", clients=4, events_per_second=6.0, group=(1, 4)),
     Stream("batch_cost_model", clients=6, events_per_second=2.0, group=(1, 6)),
-    Stream("resnet18", clients=2, events_per_second=0.7),
-    Stream("ensemble_pipeline", clients=1, events_per_second=0.4),
-    Stream("bert_qa", clients=2, events_per_second=1.0),
-    Stream("filetype", clients=2, events_per_second=1.0),
+    Stream("resnet18", clients=2, events_per_second=0.5),
+    Stream("ensemble_pipeline", clients=1, events_per_second=0.25),
+    Stream("bert_qa", clients=2, events_per_second=0.8),
+    Stream("filetype", clients=2, events_per_second=0.8),
 )
 
 PROFILES = {

@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from sandbox import FAULT_MODELS, Sandbox, SandboxOptions
+from sandbox.traffic import TrafficProcess
 
 pytestmark = pytest.mark.integration
 
@@ -97,3 +98,32 @@ class TestFaults:
         assert samples(small, "nv_inference_request_duration_us", model=name)[0] < 400_000
         assert list(answers) == [8.0, 9.0, 10.0]
         assert samples(small, "nv_inference_exec_count", model=name) == [1.0]
+
+
+class TestTraffic:
+    def test_it_outlives_absent_models_and_a_restart_without_a_flood_of_words(
+        self, small: Sandbox, until: Any, samples: Any
+    ) -> None:
+        def answered() -> float:
+            found = samples(small, "nv_inference_request_success", model="batch_add_model")
+            return float(found[0])
+
+        before = answered()
+        words = small.run_folder / "words"
+        traffic = TrafficProcess(small.http_url, rate_scale=4.0, log_path=words)
+        traffic.start("healthy")
+        try:
+            until(lambda: answered() > before + 10)
+            # The other models of the profile are not there: each is named once.
+            until(lambda: words.read_text().count("answers with status") == 5)
+            small.restart()
+            until(lambda: answered() > 10)
+            until(lambda: "the server answers again" in words.read_text(), 20)
+        finally:
+            traffic.stop()
+        told = words.read_text()
+        assert told.count("answers with status") == 5
+        assert told.count("the server does not answer") == 1
+        assert told.count("the server answers again") == 1
+        assert "batch_add_model" in told.splitlines()[-1]
+        assert "Traceback" not in told
