@@ -76,10 +76,11 @@ class ConfigCollector:
         """One round. The payload is the same object as long as no configuration changed."""
         return timed(self.server, self.source, self._round)
 
-    def reread(self) -> None:
-        """Make every model due: something was done to the server that its index may not show."""
-        for known in self._known.values():
-            known.due = 0.0
+    def reread(self, model: str | None = None) -> None:
+        """Make one model due, or all: something was done to the server that its index may not show."""
+        for name, known in list(self._known.items()):
+            if model in (None, name):
+                known.due = 0.0
 
     def _round(self) -> Reading:
         now = time.monotonic()

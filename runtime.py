@@ -1,0 +1,355 @@
+"""The process without its pages: settings, poller, history, signals, triage and the write side, started once.
+
+Pages, tests and the ASGI edge take everything from `current()`. What is derived from the history is computed
+once per revision of it, however many viewers ask.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from collectors.config import ConfigCollector, ready_models
+from collectors.plan import jobs_for
+from collectors.poller import Job, Poller
+from control.actions import Conclusion, Record
+from control.facade import Control
+from control.journal import Journal
+from experiments.fresh_reader import FreshReader
+from history.events import EventKind, EventLog
+from history.inventory import Inventory
+from history.protocol import Frame, Grid
+from history.ring import Ring
+from settings import Settings, load_settings
+from signals.definition import Level
+from signals.evaluate import report_of
+from signals.ranges import signal_range
+from signals.report import Report
+from telemetry.facts import ServerMetadata
+from telemetry.identity import Server
+from telemetry.scrape import Scrape, Source
+from triage.context import Context, ServerCoverage
+from triage.coverage import server_coverage
+from triage.engine import judge
+from triage.finding import Judgement
+from triage.rulebook import Rulebook, load_rulebook
+from triage.verdict import Clock, Verdict, local_clock, verdict
+
+Result = TypeVar("Result")
+
+_LOADED_ANEW = (EventKind.LOAD, EventKind.RELOAD, EventKind.RESTART, EventKind.UP, EventKind.VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What deriving figures costs: how often a report was computed, and how long the last one took."""
+
+    reports: int
+    last_report_seconds: float | None
+
+
+class Runtime:
+    """One process' state; `start()` begins polling. Every method may be called from any thread."""
+
+    def __init__(self, settings: Settings, *, rulebook: Rulebook | None = None) -> None:
+        self.settings = settings
+        self.servers: tuple[Server, ...] = settings.servers
+        self.ring = Ring(retention_seconds=settings.retention_seconds)
+        self.events = EventLog()
+        self._rulebook = rulebook if rulebook is not None else load_rulebook()
+        self._configs: dict[str, ConfigCollector] = {}
+        self.control: Control | None = Control(
+            lambda: self.servers,
+            FreshReader(lambda: self.servers),
+            self._may_write_unasked,
+            journal=_PokingJournal(self._acted),
+        )
+        self.poller = Poller((job for server in self.servers for job in self._jobs(server)), self)
+        self._lock = threading.Lock()
+        self._moment: _Moment | None = None
+        self._effort = Effort(0, None)
+
+    # ---- life
+
+    @property
+    def running(self) -> bool:
+        """True while the poller runs."""
+        return self.poller.running
+
+    def start(self) -> None:
+        """Begin polling; a second call does nothing."""
+        self.poller.start()
+
+    def stop(self) -> None:
+        """End polling; what was read stays readable."""
+        self.poller.stop()
+
+    def accept(self, scrape: Scrape) -> None:
+        """Take one scrape into the history and the events: the poller's sink."""
+        self.ring.accept(scrape)
+        before = self.events.revision
+        self.events.accept(scrape)
+        if self.events.revision != before:
+            self._follow_events(scrape)
+
+    # ---- figures
+
+    def now(self) -> float:
+        """Unix time of the figures: the newest attempt at a metrics page; wall clock before the first."""
+        return self._current_moment().at
+
+    def report(self) -> Report:
+        """All signals at `now()` over the live window."""
+        return self._current_moment().once("report", self._report)
+
+    def inventory(self) -> Inventory:
+        """All models of all servers and what is known about them."""
+        return self._current_moment().once("inventory", self._inventory)
+
+    def judgement(self) -> Judgement:
+        """The findings of triage, most harmful first."""
+        return self._current_moment().once("judgement", lambda: judge(self._rulebook, self._context()))
+
+    def verdict(self, judgement: Judgement, clock: Clock = local_clock) -> Verdict:
+        """The one sentence for a judgement (the whole one, or what is left of it for one server)."""
+        return verdict(judgement, self._context(), clock)
+
+    def signal_range(
+        self,
+        name: str,
+        grid: Grid,
+        *,
+        level: Level | None = None,
+        server: str | None = None,
+        model: str | None = None,
+        version: str | None = None,
+    ) -> Frame:
+        """One signal over the grid, in the unit of its name; see `signals.ranges.signal_range`."""
+        window = max(self.settings.live_window_seconds, grid.step_seconds)
+        key = (name, grid, level, server, model, version)
+        return self._current_moment().once(
+            key,
+            lambda: signal_range(
+                self.ring,
+                self.inventory(),
+                name,
+                grid,
+                window,
+                level=level,
+                server=server,
+                model=model,
+                version=version,
+            ),
+        )
+
+    def coverage(self) -> tuple[ServerCoverage, ...]:
+        """How well each server can be seen now; ages count to the wall clock."""
+        now = time.time()
+        return tuple(server_coverage(self.ring, server, now) for server in self.servers)
+
+    @property
+    def effort(self) -> Effort:
+        """What computing reports costs."""
+        return self._effort
+
+    def _report(self) -> Report:
+        start = time.perf_counter()
+        ids = [server.id for server in self.servers]
+        window = self.settings.live_window_seconds
+        report = report_of(self.ring, ids, self.now(), window, inventory=self.inventory())
+        self._effort = Effort(self._effort.reports + 1, time.perf_counter() - start)
+        return report
+
+    def _inventory(self) -> Inventory:
+        return Inventory.of(self.ring, [server.id for server in self.servers])
+
+    def _context(self) -> Context:
+        return self._current_moment().once("context", self._new_context)
+
+    def _new_context(self) -> Context:
+        span = self.ring.span()
+        return Context(
+            report=self.report(),
+            history=self.ring,
+            inventory=self.inventory(),
+            coverage=self.coverage(),
+            now=time.time(),
+            interval_seconds=self.settings.refresh_seconds,
+            history_from=span[0] if span is not None else None,
+        )
+
+    def _current_moment(self) -> _Moment:
+        revision = self.ring.revision
+        with self._lock:
+            if self._moment is None or self._moment.revision != revision:
+                self._moment = _Moment(revision, self._newest_attempt())
+            return self._moment
+
+    def _newest_attempt(self) -> float:
+        for sources in ((Source.METRICS,), tuple(Source)):
+            times = [
+                scrape.at
+                for server in self.servers
+                for source in sources
+                if (scrape := self.ring.latest(server.id, source)) is not None
+            ]
+            if times:
+                return max(times)
+        return time.time()
+
+    # ---- who is who
+
+    def is_sandbox(self, server_id: str) -> bool:
+        """True if `GET /v2` last answered with the random id this run gave its own tritonserver."""
+        server = self.settings.server(server_id)
+        if server is None or server.expected_server_name is None:
+            return False
+        scrape = self.ring.last(server_id, Source.METADATA)
+        payload = scrape.payload if scrape is not None else None
+        return isinstance(payload, ServerMetadata) and payload.name == server.expected_server_name
+
+    def _may_write_unasked(self, server_id: str) -> bool:
+        """As `is_sandbox`, and it still answers so: another server may listen there after an outage."""
+        latest = self.ring.latest(server_id, Source.METADATA)
+        return latest is not None and latest.ok and self.is_sandbox(server_id)
+
+    # ---- health
+
+    def health(self) -> dict[str, Any]:
+        """`status` (ok, dead), `poller_age_seconds` since any loop came round, and by server the age of its
+        last successful reading in seconds, None if there was none.
+        """  # fmt: skip
+        jobs = self.poller.health()
+        alive = self.poller.running and all(job.alive for job in jobs.values())
+        ages: dict[str, float | None] = {server.id: None for server in self.servers}
+        for (server_id, _), job in jobs.items():
+            known = [age for age in (ages.get(server_id), job.success_age_seconds) if age is not None]
+            ages[server_id] = round(min(known), 3) if known else None
+        return {
+            "status": "ok" if alive else "dead",
+            "poller_age_seconds": round(min((job.age_seconds for job in jobs.values()), default=0.0), 3),
+            "servers": ages,
+        }
+
+    # ---- polling
+
+    def _jobs(self, server: Server) -> list[Job]:
+        jobs = jobs_for(server, self.settings.refresh_seconds, lambda: self._ready_models(server.id))
+        for job in jobs:
+            if isinstance(job.collector, ConfigCollector):
+                self._configs[server.id] = job.collector
+        return jobs
+
+    def _ready_models(self, server_id: str) -> Mapping[str, Hashable] | None:
+        return ready_models(
+            self._newest_payload(server_id, Source.INDEX), self._newest_payload(server_id, Source.STATISTICS)
+        )
+
+    def _newest_payload(self, server_id: str, source: Source) -> Any:
+        """What the newest attempt brought, None if it failed: then nothing is known about now."""
+        scrape = self.ring.latest(server_id, source)
+        return scrape.payload if scrape is not None and scrape.ok else None
+
+    def _follow_events(self, scrape: Scrape) -> None:
+        for event in self.events.events(since=scrape.at, server=scrape.server):
+            if event.kind in _LOADED_ANEW:
+                self._reread(scrape.server, event.model.name if event.model else None)
+            if event.kind in (EventKind.RESTART, EventKind.UP) and self.control is not None:
+                self.control.server_restarted(scrape.server)
+
+    def _reread(self, server_id: str, model: str | None) -> None:
+        collector = self._configs.get(server_id)
+        if collector is not None:
+            collector.reread(model)
+
+    def _acted(self, record: Record) -> None:
+        """An action on the repository was sent or has ended: look at once what became of it."""
+        server_id = record.action.server
+        self.poller.poke(server_id, Source.INDEX)
+        if not record.running:
+            self._reread(server_id, record.action.model)
+            for source in (Source.METRICS, Source.STATISTICS, Source.CONFIG):
+                self.poller.poke(server_id, source)
+
+
+@dataclass(slots=True)
+class _Cell:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    filled: bool = False
+    value: Any = None
+
+
+class _Moment:
+    """What was derived from one revision of the history; `at` is the unix time of its figures."""
+
+    def __init__(self, revision: int, at: float) -> None:
+        self.revision = revision
+        self.at = at
+        self._lock = threading.Lock()
+        self._cells: dict[Hashable, _Cell] = {}
+
+    def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
+        """The value of `key`, computed by whoever asks first while the others wait for it."""
+        with self._lock:
+            cell = self._cells.setdefault(key, _Cell())
+        with cell.lock:
+            if not cell.filled:
+                cell.value, cell.filled = compute(), True
+            value: Result = cell.value
+        return value
+
+
+class _PokingJournal(Journal):
+    """A journal that tells when an action on the repository was sent or has ended."""
+
+    def __init__(self, acted: Callable[[Record], None]) -> None:
+        super().__init__()
+        self._acted = acted
+
+    def progress(self, record_id: int, stage: str | None = None, *, sent: bool | None = None) -> Record:
+        """As in Journal; a request that has just left makes the index be read."""
+        return self._told(super().progress(record_id, stage, sent=sent))
+
+    def end(self, record_id: int, conclusion: Conclusion) -> Record:
+        """As in Journal; makes everything be read that the action may have changed."""
+        return self._told(super().end(record_id, conclusion))
+
+    def _told(self, record: Record) -> Record:
+        if record.sent and record.action.kind.changes_repository:
+            self._acted(record)
+        return record
+
+
+_process_lock = threading.Lock()
+_process: Runtime | None = None
+
+
+def current() -> Runtime:
+    """The process' runtime, made from the process' settings and started at the first call."""
+    global _process
+    with _process_lock:
+        if _process is None:
+            _process = Runtime(load_settings())
+            _process.start()
+        return _process
+
+
+def install(runtime: Runtime) -> None:
+    """Make this the process' runtime, as it is, and stop the one before: tests bring their own history."""
+    global _process
+    with _process_lock:
+        before, _process = _process, runtime
+    if before is not None and before is not runtime:
+        before.stop()
+
+
+def shut_down() -> None:
+    """Stop the process' runtime, if there is one, and forget it."""
+    global _process
+    with _process_lock:
+        before, _process = _process, None
+    if before is not None:
+        before.stop()
