@@ -13,8 +13,13 @@ from ui.html import Html, div, join, link, span, tag, text
 SHOWN = 5
 
 
-def finding_cards(findings: Sequence[Finding], now: float, filters: Filters, *, limit: int = SHOWN) -> Html:
-    """The first `limit` findings as cards in the order given, and how many more there are."""
+def finding_cards(
+    findings: Sequence[Finding], now: float, filters: Filters, *, limit: int = SHOWN, said: bool = False
+) -> Html:
+    """The first `limit` findings as cards in the order given, and how many more there are.
+
+    `said`: the page's first line already is the first finding's sentence, so its card gives the impact.
+    """
     more = len(findings) - limit
     rest = None
     if more > 0:
@@ -22,15 +27,16 @@ def finding_cards(findings: Sequence[Finding], now: float, filters: Filters, *, 
             sorted({one.model.name if one.model else one.server for one in findings[limit:]})[:8]
         )
         rest = div(f"and {more} more: {names}", class_="ts-more")
-    return join([_card(one, now, filters) for one in findings[:limit]], rest)
+    cards = [_card(one, now, filters, said and not place) for place, one in enumerate(findings[:limit])]
+    return join(cards, rest)
 
 
-def _card(finding: Finding, now: float, filters: Filters) -> Html:
+def _card(finding: Finding, now: float, filters: Filters, said: bool) -> Html:
     evidence = [span(_evidence(one), class_="ts-nowrap") for one in finding.evidence]
     return div(
         span(finding.tag, class_="ts-tag"),
         div(
-            _sentence(finding, filters),
+            text(finding.impact or finding.sentence) if said else _sentence(finding, filters),
             div(join(*evidence, between=" · "), class_="ts-evidence") if evidence else None,
             class_="ts-sentence",
         ),

@@ -1,0 +1,116 @@
+"""The charts of the model page: asks for the signals of one model and hands them to `charts.model`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from charts import model as charts
+from charts.spec import Spec
+from history.protocol import Frame
+from telemetry.facts import ModelConfig
+from telemetry.identity import ModelKey
+from telemetry.units import human_duration
+from ui.marks import marks
+from ui.view import View
+
+QUANTILES = ("p50", "p90", "p95", "p99", "p999")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCharts:
+    """The charts of one model over the time shown."""
+
+    view: View
+    key: ModelKey
+    config: ModelConfig | None
+
+    def latency_budget(self) -> Spec:
+        """Where the time of a request goes."""
+        return charts.latency_budget(
+            self._of("queue_us_mean"),
+            self._of("compute_input_us_mean"),
+            self._of("compute_infer_us_mean"),
+            self._of("compute_output_us_mean"),
+            range_=self.view.range,
+            max_queue_delay_us=self.config.max_queue_delay_us if self.config else None,
+            marks=marks(self.view, self.key),
+        )
+
+    def throughput(self) -> Spec:
+        """Requests answered and failed."""
+        return charts.throughput(
+            self.key.name, self._of("requests_per_second"), self._of("failures_per_second"), **self._frame()
+        )
+
+    def batch_size(self) -> Spec:
+        """Mean batch size with what is allowed and preferred."""
+        config = self.config
+        return charts.batch_size(
+            self.key.name,
+            self._of("batch_size_mean"),
+            max_batch_size=config.max_batch_size if config else None,
+            preferred=config.preferred_batch_sizes if config else (),
+            **self._frame(),
+        )
+
+    def pending(self) -> Spec:
+        """Requests that wait."""
+        limit = self.config.max_queue_size if self.config else None
+        return charts.pending(self.key.name, self._of("pending"), max_queue_size=limit, **self._frame())
+
+    def busy(self) -> Spec:
+        """Share of the time its instances execute."""
+        return charts.busy(self.key.name, self._of("instance_busy_ratio"), **self._frame())
+
+    def quantiles(self) -> Spec:
+        """Quantiles of the request time."""
+        frames = {name: self._of(f"request_us_{name}") for name in QUANTILES}
+        return charts.quantiles(frames, **self._frame())
+
+    def histogram(self) -> Spec:
+        """Batch sizes that formed over the time shown, and what an inference cost at each."""
+        rates = self._of("executions_per_second_by_batch_size")
+        step = self.view.grid.step_seconds
+        executions = {key[-1]: total * step for key, total in _sums(rates).items()}
+        return charts.batch_histogram(
+            executions,
+            _weighted_means(self._of("compute_us_by_batch_size"), rates),
+            window=f"last {human_duration(self.view.filters.range_seconds)}",
+            max_batch_size=self.config.max_batch_size if self.config else None,
+        )
+
+    def failures_by_reason(self) -> dict[str, float]:
+        """Failures over the time shown by Triton's reason; {} where none are reported."""
+        step = self.view.grid.step_seconds
+        return {
+            key[-1]: total * step for key, total in _sums(self._of("failures_per_second_by_reason")).items()
+        }
+
+    def _of(self, signal: str) -> Frame:
+        return self.view.of_model(signal, self.key)
+
+    def _frame(self) -> dict:
+        return {"range_": self.view.range, "marks": marks(self.view, self.key)}
+
+
+def _sums(frame: Frame) -> dict[tuple[str, ...], float]:
+    return {
+        key: float(np.nansum(frame.values[:, column]))
+        for column, key in enumerate(frame.keys)
+        if np.isfinite(frame.values[:, column]).any()
+    }
+
+
+def _weighted_means(frame: Frame, weights: Frame) -> dict[str, float]:
+    """Mean over time by the last label, each time weighted by its executions."""
+    means = {}
+    for column, key in enumerate(frame.keys):
+        by = weights.column(key)
+        if by is None:
+            continue
+        there = np.isfinite(frame.values[:, column]) & np.isfinite(by) & (by > 0)
+        if there.any():
+            means[key[-1]] = float(np.average(frame.values[there, column], weights=by[there]))
+    return means
