@@ -17,6 +17,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from telemetry.scrape import FloatArray
 from telemetry.units import Unit, base_value
 from triage.vocabulary import QUANTITIES, Level, Origin, Quantity
 
@@ -35,6 +39,14 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
     "==": operator.eq,
     "!=": operator.ne,
+}
+VECTOR_COMPARE: dict[str, Callable[[FloatArray, FloatArray], NDArray[np.bool_]]] = {
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
 }
 
 

@@ -27,7 +27,8 @@ class ServerCoverage:
     """How well one server can be seen.
 
     `answering`: at least one source answered its last reading. `age_seconds` since any source answered,
-    None = never. `sentence` why it does not answer, "" while it does. `failed_sources`: the sources whose
+    None = never; `silent_seconds` from that answer (or the first attempt) to the newest attempt, None
+    while it answers. `sentence` why it does not answer, "" while it does. `failed_sources`: the sources whose
     last reading failed, with the sentence. `workload` "" = the server alone.
     """
 
@@ -38,6 +39,7 @@ class ServerCoverage:
     workload: str = ""
     version: str = ""
     failed_sources: Mapping[Source, str] = field(default_factory=dict)
+    silent_seconds: float | None = None
 
 
 @dataclass(frozen=True)

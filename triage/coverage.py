@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from history.ring import Ring
 from telemetry.errors import NoAnswer, NotHttp, TlsFailed, Unreachable
@@ -35,18 +35,31 @@ def server_coverage(ring: Ring, server: Server, now: float) -> ServerCoverage:
     silent = next((door.error for door in doors if door.error is not None), None)
     answers = [scrape.at for source in Source if (scrape := ring.last(server.id, source)) is not None]
     answers += [scrape.at for scrape in attempts.values() if _answered(scrape)]
+    spoke = max(answers, default=None)
     metadata = ring.last(server.id, Source.METADATA)
     return ServerCoverage(
         server=server.id,
         answering=answering,
-        age_seconds=max(0.0, now - max(answers)) if answers else None,
+        age_seconds=max(0.0, now - spoke) if spoke is not None else None,
         sentence="" if answering or silent is None else silent.sentence,
         workload=server.workload,
         version=metadata.payload.version if metadata and isinstance(metadata.payload, ServerMetadata) else "",
         failed_sources={
             source: scrape.error.sentence for source, scrape in attempts.items() if scrape.error is not None
         },
+        silent_seconds=None if answering else _silent_seconds(ring, server.id, doors, spoke),
     )
+
+
+def _silent_seconds(ring: Ring, server: str, doors: Sequence[Scrape], spoke: float | None) -> float | None:
+    """Counted between attempts, not to the clock: one attempt that runs into its time-out is one attempt."""
+    if not doors:
+        return None
+    newest = max(door.at for door in doors)
+    if spoke is not None:
+        return newest - spoke
+    times = [ring.sample_times(server, door.source, 0.0, newest) for door in doors]
+    return newest - min(float(one[0]) for one in times if len(one))
 
 
 def _newest(scrapes: Iterable[Scrape]) -> Scrape | None:

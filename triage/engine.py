@@ -13,16 +13,12 @@ from telemetry.scrape import Source
 from telemetry.units import human_duration
 from triage.conditions import Condition, Reference
 from triage.context import Context, Fact, Subject
-from triage.finding import Evidence, Finding, Judgement, Unjudged
+from triage.finding import ONE_READING, Evidence, Finding, Judgement, Unjudged
 from triage.lookback import Hold, Lookback
 from triage.numbers import Numbers, server_of
 from triage.ranking import folded, ranked
 from triage.rulebook import Rule, Rulebook, Saying, Stage
 from triage.vocabulary import Level
-
-ASK_MODEL_BY_MODEL = 8
-"""For up to this many models of one rule the history is asked model by model, else for all at once."""
-ONE_READING = "there is one reading only: nothing can be said about rates yet"
 
 
 def judge(rulebook: Rulebook, context: Context) -> Judgement:
@@ -43,10 +39,9 @@ class _Judge:
         unjudged: list[Unjudged] = []
         for rule in self._rules:
             subjects = self._subjects(rule)
-            candidates = [subject for subject in subjects if self._applies(rule, subject)]
-            narrow = len(candidates) <= ASK_MODEL_BY_MODEL
+            candidates = tuple(subject for subject in subjects if self._applies(rule, subject))
             for subject in candidates:
-                finding = self._finding(rule, subject, narrow)
+                finding = self._finding(rule, subject, candidates)
                 if finding is not None:
                     findings.append(finding)
             if rule.level is Level.SERVER:
@@ -75,7 +70,7 @@ class _Judge:
     def _any(self, conditions: Sequence[Condition], subject: Subject) -> bool:
         return any(self._numbers.holds(condition, subject) is True for condition in conditions)
 
-    def _finding(self, rule: Rule, subject: Subject, narrow: bool) -> Finding | None:
+    def _finding(self, rule: Rule, subject: Subject, among: tuple[Subject, ...]) -> Finding | None:
         stages = [
             stage
             for stage in rule.stages
@@ -83,18 +78,18 @@ class _Judge:
         ]
         if not stages:
             return None
-        base = tuple(self._holds(rule, subject, narrow))
+        base = tuple(self._holds(rule, subject, among))
         for stage in stages:
-            holds = (*base, *self._holds(stage, subject, narrow))
+            holds = (*base, *self._holds(stage, subject, among))
             if stage.for_seconds <= min(hold.seconds for hold in holds):
                 return self._said(rule, stage, subject, base)
         return None
 
-    def _holds(self, part: Rule | Stage, subject: Subject, narrow: bool) -> Iterator[Hold]:
+    def _holds(self, part: Rule | Stage, subject: Subject, among: tuple[Subject, ...]) -> Iterator[Hold]:
         for condition in part.when:
-            yield self._lookback.hold(condition, subject, excluded=False, narrow=narrow)
+            yield self._lookback.hold(condition, subject, excluded=False, among=among)
         for condition in part.unless:
-            yield self._lookback.hold(condition, subject, excluded=True, narrow=narrow)
+            yield self._lookback.hold(condition, subject, excluded=True, among=among)
 
     def _said(self, rule: Rule, stage: Stage, subject: Subject, holds: Sequence[Hold]) -> Finding:
         saying = next(one for one in rule.sayings if self._fits(one, subject))

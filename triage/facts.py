@@ -122,14 +122,8 @@ class Facts:
         return float(one.answering) if one else None
 
     def _silent_seconds(self, server: str) -> Fact:
-        """Since the last answer; for a server that never answered, since it was first asked."""
         one = self._context.coverage_of.get(server)
-        if one is None or one.answering:
-            return None
-        if one.age_seconds is not None:
-            return one.age_seconds
-        asked_since = self._context.history_from
-        return self._context.now - asked_since if asked_since is not None else None
+        return one.silent_seconds if one else None
 
     def _figures_age_seconds(self, server: str) -> Fact:
         one = self._context.coverage_of.get(server)

@@ -53,6 +53,10 @@ class Finding:
     follows: tuple[Finding, ...] = ()
 
 
+ONE_READING = "there is one reading only, and rates need two"
+"""Why nothing can be said about requests right after the start, or on one saved page."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unjudged:
     """A rule that could not be judged somewhere, and why, in one quiet sentence."""

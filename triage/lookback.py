@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from history.protocol import Grid
 from telemetry.identity import ModelKey
-from telemetry.scrape import FloatArray
 from triage.conditions import Condition, Reference
 from triage.context import Context, Subject
 from triage.numbers import Numbers, server_of
 from triage.vocabulary import Level
 
-SPANS = ((120.0, 0.0), (900.0, 15.0), (3600.0, 60.0))
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+SPANS = ((120.0, 0.0), (3600.0, 30.0))
 """How far back is looked in turn, and at which steps at least, seconds."""
 
 
@@ -27,6 +31,8 @@ class Hold:
     seconds: float
 
 
+ASK_ONE_BY_ONE = 8
+"""For up to this many subjects the history is asked one by one and precisely, else for all at once."""
 ALWAYS = Hold(None, math.inf)
 
 
@@ -37,12 +43,23 @@ class Lookback:
         self._context = context
         self._numbers = numbers
         self._start = context.history_from if context.history_from is not None else context.report.at
+        self._holds: dict[tuple[int, bool], dict[Subject, Hold]] = {}
 
-    def hold(self, condition: Condition, subject: Subject, *, excluded: bool, narrow: bool) -> Hold:
-        """Of a condition that holds now (`excluded`: that does not hold now)."""
+    def hold(
+        self, condition: Condition, subject: Subject, *, excluded: bool, among: tuple[Subject, ...]
+    ) -> Hold:
+        """Of a condition that holds now (`excluded`: that does not hold now).
+
+        `among` are all subjects of which this will be asked: many are answered by one look at the history.
+        """
         if not any(reference.is_signal for reference in condition.references()):
             return self._fact_hold(condition.left, subject)
-        hold = self._signal_hold(condition, subject, excluded, narrow)
+        # A condition is one object of the rulebook: its identity is cheaper than hashing it.
+        known = self._holds.setdefault((id(condition), excluded), {})
+        if subject not in known:
+            narrow = len(among) <= ASK_ONE_BY_ONE
+            known |= self._signal_holds(condition, (subject,) if narrow else among, excluded, narrow)
+        hold = known[subject]
         if not self._quiet(condition, excluded):
             return hold
         # "Nothing happened in the window" speaks about the whole window, not only its end.
@@ -64,32 +81,38 @@ class Lookback:
             since = facts.server_since(name, server_of(subject))
         return ALWAYS if since is None else Hold(since, self._context.now - since)
 
-    def _signal_hold(self, condition: Condition, subject: Subject, excluded: bool, narrow: bool) -> Hold:
+    def _signal_holds(
+        self, condition: Condition, group: Sequence[Subject], excluded: bool, narrow: bool
+    ) -> dict[Subject, Hold]:
         at, interval = self._context.report.at, self._context.interval_seconds
+        holds: dict[Subject, Hold] = {}
         for span, least_step in SPANS:
             step = max(least_step, interval)
             grid = Grid(at - math.floor(span / step) * step, at, step)
-            found = self._break(condition, subject, excluded, narrow, grid)
-            if found is not None and step > interval:
-                found = (
-                    self._break(condition, subject, excluded, narrow, self._around(found, interval)) or found
-                )
-            if found is not None:
-                return self._after(found)
-            if grid.start <= self._start:
+            left = [subject for subject in group if subject not in holds]
+            for subject, found in self._breaks(condition, left, excluded, narrow, grid).items():
+                if narrow and step > interval:
+                    fine = self._breaks(condition, [subject], excluded, narrow, self._around(found, interval))
+                    found = fine.get(subject, found)
+                holds[subject] = self._after(found)
+            if grid.start <= self._start or len(holds) == len(group):
                 break
-        return Hold(None, at - self._start)
+        return {subject: holds.get(subject, Hold(None, at - self._start)) for subject in group}
 
-    def _break(
-        self, condition: Condition, subject: Subject, excluded: bool, narrow: bool, grid: Grid
-    ) -> _Break | None:
-        held = self._numbers.holds_over(condition, subject, grid, narrow)
-        index = _last_break(held != 1.0 if excluded else held == 1.0, np.isnan(held))
-        if index is None:
-            return None
-        times = grid.times()
-        good = float(times[index + 1]) if index + 1 < len(times) else grid.end
-        return _Break(float(times[index]), good, bool(np.isnan(held[index])), grid.step_seconds)
+    def _breaks(
+        self, condition: Condition, subjects: Sequence[Subject], excluded: bool, narrow: bool, grid: Grid
+    ) -> dict[Subject, _Break]:
+        """The last break of each subject that has one in the grid."""
+        held = self._numbers.holds_over(condition, subjects, grid, narrow)
+        missing = np.isnan(held)
+        indexes = _last_breaks(held != 1.0 if excluded else held == 1.0, missing)
+        times = grid.times().tolist()
+        found: dict[Subject, _Break] = {}
+        for column, (subject, index) in enumerate(zip(subjects, indexes.tolist(), strict=True)):
+            if index >= 0:
+                good = times[index + 1] if index + 1 < len(times) else grid.end
+                found[subject] = _Break(times[index], good, bool(missing[index, column]), grid.step_seconds)
+        return found
 
     def _around(self, found: _Break, interval: float) -> Grid:
         """The coarse step in which it began, at the readings' own interval."""
@@ -115,12 +138,12 @@ class _Break:
     step_seconds: float
 
 
-def _last_break(good: FloatArray, missing: FloatArray) -> int | None:
-    """Index of the last time it did not hold; one missing reading between two that hold is no break."""
-    for index in range(len(good) - 1, -1, -1):
-        if good[index]:
-            continue
-        if missing[index] and 0 < index < len(good) - 1 and good[index - 1]:
-            continue
-        return index
-    return None
+def _last_breaks(good: BoolArray, missing: BoolArray) -> IntArray:
+    """Index of the last time it did not hold, by column, -1 for never.
+
+    One missing reading between two that hold is no break.
+    """
+    mended = good.copy()
+    mended[1:-1] |= missing[1:-1] & good[:-2]
+    bad = ~mended[::-1]
+    return np.where(bad.any(axis=0), len(good) - 1 - bad.argmax(axis=0), -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,13 +11,15 @@ from signals.evaluation import Evaluation
 from signals.report import Signals
 from telemetry.identity import ModelKey
 from telemetry.scrape import FloatArray
-from triage.conditions import COMPARE, Condition, Reference, Term
+from triage.conditions import COMPARE, VECTOR_COMPARE, Condition, Reference, Term
 from triage.context import Context, Fact, Subject
 from triage.facts import Facts
-from triage.vocabulary import EXPRESSIONS, Level, Quantity
+from triage.vocabulary import EXPRESSIONS, Level
 
 INTERVALS_PER_WINDOW = 4
 """A window never spans fewer readings than this, as far as the history reaches back."""
+
+_Read = tuple[Level, str, float, Grid, Matchers]
 
 
 class Numbers:
@@ -27,7 +29,7 @@ class Numbers:
         self._context = context
         self.facts = Facts(context)
         self._evaluations: dict[tuple[float, Grid, Matchers], Evaluation] = {}
-        self._columns: dict[tuple[Quantity, float, Grid, Matchers], Mapping[GroupKey, FloatArray]] = {}
+        self._columns: dict[_Read, Mapping[GroupKey, FloatArray]] = {}
 
     def window(self, reference: Reference) -> float | None:
         """Seconds the reference spans here; None when the report is of one scrape only."""
@@ -84,7 +86,7 @@ class Numbers:
         window_seconds = self.window(reference)
         if window_seconds is None:
             return None
-        key = (reference.quantity, window_seconds, grid, where)
+        key = (reference.level, reference.quantity.name, window_seconds, grid, where)
         if key not in self._columns:
             self._columns[key] = self._evaluate(reference, window_seconds, grid, where)
         return self._columns[key].get(_key(reference.level, subject))
@@ -101,19 +103,21 @@ class Numbers:
         frame = evaluation.of(EXPRESSIONS[reference.level, reference.quantity.name])
         return {group: frame.values[:, index] for index, group in enumerate(frame.keys)}
 
-    def over(self, reference: Reference, subject: Subject, grid: Grid, narrow: bool) -> FloatArray:
-        """The number at every time of the grid, shape (n,), NaN where not reported.
+    def over(self, reference: Reference, subjects: Sequence[Subject], grid: Grid, narrow: bool) -> FloatArray:
+        """The number at every time of the grid, shape (n, len(subjects)), NaN where not reported.
 
         A fact is taken as it is now: settings do not change unnoticed, and states carry their own time.
-        `narrow`: ask for this subject alone.
+        `narrow`: ask the history for these subjects one by one, not for all there are.
         """
-        count = len(grid.times())
-        if not reference.is_signal:
-            value = self.value(reference, subject)
-            return np.full(count, value if isinstance(value, float) else np.nan)
-        where = self._where(subject) if narrow else ()
-        column = self._column(reference, subject, grid, where)
-        return column if column is not None else np.full(count, np.nan)
+        block = np.full((len(grid.times()), len(subjects)), np.nan)
+        for index, subject in enumerate(subjects):
+            if reference.is_signal:
+                column = self._column(reference, subject, grid, self._where(subject) if narrow else ())
+                if column is not None:
+                    block[:, index] = column
+            elif isinstance(value := self.value(reference, subject), float):
+                block[:, index] = value
+        return block
 
     def _where(self, subject: Subject) -> Matchers:
         """By server and name; an ensemble's series need those of its steps beside them."""
@@ -149,18 +153,20 @@ class Numbers:
         value = self.value(term.reference, subject)
         return term.factor * value if isinstance(value, float | int) else None
 
-    def holds_over(self, condition: Condition, subject: Subject, grid: Grid, narrow: bool) -> FloatArray:
-        """Shape (n,): 1 where it holds, 0 where it does not, NaN where one side is not reported."""
-        left = self.over(condition.left, subject, grid, narrow)
-        right = np.full(len(left), np.nan)
+    def holds_over(
+        self, condition: Condition, subjects: Sequence[Subject], grid: Grid, narrow: bool
+    ) -> FloatArray:
+        """Shape (n, len(subjects)): 1 where it holds, 0 where not, NaN where one side is not reported."""
+        left = self.over(condition.left, subjects, grid, narrow)
+        right = np.full(left.shape, np.nan)
         join = np.fmax if condition.choice == "max" else np.fmin
         for term in condition.terms:
             if term.reference is None:
                 right = join(right, term.factor)
             else:
-                right = join(right, term.factor * self.over(term.reference, subject, grid, narrow))
+                right = join(right, term.factor * self.over(term.reference, subjects, grid, narrow))
         with np.errstate(invalid="ignore"):
-            held = np.asarray(COMPARE[condition.operator](left, right), dtype=np.float64)  # type: ignore[arg-type]
+            held = VECTOR_COMPARE[condition.operator](left, right)
         return np.where(np.isnan(left) | np.isnan(right), np.nan, held)
 
 

@@ -15,7 +15,7 @@ from telemetry.facts import ModelState
 from telemetry.scrape import Source
 from telemetry.units import Unit, human, human_duration
 from triage.context import Context, ServerCoverage, short_error
-from triage.finding import Finding, Judgement, Severity
+from triage.finding import ONE_READING, Finding, Judgement, Severity
 from triage.template import counted
 
 NAMED_FINDINGS = 2
@@ -57,6 +57,10 @@ def verdict(judgement: Judgement, context: Context, clock: Clock = local_clock) 
     serious = [one for one in judgement.findings if one.severity is not Severity.INFO]
     if serious:
         return _wrong(serious, context, clock)
+    if any(one.why == ONE_READING for one in judgement.unjudged):
+        return _unseen(context.coverage, context) or Verdict(
+            VerdictLevel.UNKNOWN, f"Nothing can be said yet: {ONE_READING}."
+        )
     return _unseen(context.coverage, context) or _unloaded(context) or _fine(context)
 
 
@@ -101,7 +105,10 @@ def _unseen(coverage: Sequence[ServerCoverage], context: Context) -> Verdict | N
             return Verdict(VerdictLevel.UNKNOWN, f"{one.server} has not answered yet{why}.")
         if not one.answering and (one.age_seconds or 0.0) > FRESH_INTERVALS * context.interval_seconds:
             age = human_duration(one.age_seconds or 0.0)
-            return Verdict(VerdictLevel.UNKNOWN, f"{one.server} does not answer; its figures are {age} old.")
+            why = f" ({short_error(one.sentence)})" if one.sentence else ""
+            return Verdict(
+                VerdictLevel.UNKNOWN, f"{one.server} does not answer{why}; the last figures are {age} old."
+            )
         if one.answering and Source.METRICS in one.failed_sources:
             why = short_error(one.failed_sources[Source.METRICS])
             return Verdict(

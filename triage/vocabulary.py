@@ -81,7 +81,10 @@ FACTS: tuple[Quantity, ...] = (
     _fact("request_us_mean_since_load", _M, Unit.US, "request duration over successes, as they stand"),
     _fact("answering", _S, Unit.NONE, "1 if any source of the server answered its last reading"),
     _fact(
-        "silent_seconds", _S, Unit.SECONDS, "time since a server that does not answer did, or was first asked"
+        "silent_seconds",
+        _S,
+        Unit.SECONDS,
+        "from the last answer (or first attempt) to the newest attempt, while none answers",
     ),
     _fact("figures_age_seconds", _S, Unit.SECONDS, "time since any source of the server last answered"),
     _fact("interval_seconds", _S, Unit.SECONDS, "time between two readings"),
