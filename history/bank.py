@@ -158,7 +158,8 @@ class Bank:
             f"{_name(self._series[row])} is a counter but reads {value:g}: left out"
             for row, value in zip(layout.rows[negative], values[negative], strict=True)
         ]
-        return layout.rows[~negative], values[~negative], left_out
+        # The series is there, only its value is not: a NaN, not an absence.
+        return layout.rows, np.where(negative, np.nan, values), left_out
 
     def _layout_of(self, series: Sequence[Series]) -> _Layout:
         known = self._layout.series

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from history.protocol import By, Frame, Grid, GroupKey, History, Matchers, Reduce
 from signals import frames
 from signals.facts import FactFamily, SignalFacts
+from telemetry.catalogue import CATALOGUE, MODEL_FAMILIES, Kind
 
 MODEL: By = ("server", "model", "version")
 NAME: By = ("server", "model")
 SERVER: By = ("server",)
 GPU: By = ("server", "gpu_uuid")
+
+_FREEZABLE = frozenset(name for name in MODEL_FAMILIES if CATALOGUE[name].kind is Kind.COUNTER)
+"""Counters that stand at zero with counter_latencies=false; summaries and statistics go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +83,11 @@ class Evaluation:
     def increase(self, family: str, by: By, where: Matchers, plain: bool) -> Frame:
         """Increase over the window, or the counter itself without one."""
         if self.window_seconds is None:
-            return self.gauge(family, by, where, Reduce.SUM, counter=True)
+            return self.gauge(family, by, where, Reduce.SUM)
         plain = plain and self.plain_totals and len(self.times) == 1
         key = (family, by, where, plain)
         if key not in self._read:
-            self._read[key] = self._settled(self._increase(family, by, where, plain), by, counter=True)
+            self._read[key] = self._settled(family, self._increase(family, by, where, plain), by)
         return self._read[key]
 
     def _increase(self, family: str, by: By, where: Matchers, plain: bool) -> Frame:
@@ -93,23 +97,23 @@ class Evaluation:
             return frames.of_vector(self.times, vector)
         return self.history.increase_range(family, by, window, self.grid, where=where)
 
-    def gauge(self, family: str, by: By, where: Matchers, reduce: Reduce, *, counter: bool = False) -> Frame:
+    def gauge(self, family: str, by: By, where: Matchers, reduce: Reduce) -> Frame:
         """Values at the grid's times."""
-        key = (family, by, where, reduce, counter)
+        key = (family, by, where, reduce)
         if key not in self._read:
             frame = self.history.gauge_range(
                 family, by, self.grid, where=(*where, *self.where), reduce=reduce
             )
             largest = reduce is Reduce.MAX
-            self._read[key] = self._settled(frame, by, counter=counter, largest=largest)
+            self._read[key] = self._settled(family, frame, by, largest=largest)
         return self._read[key]
 
-    def _settled(self, frame: Frame, by: By, *, counter: bool, largest: bool = False) -> Frame:
+    def _settled(self, family: str, frame: Frame, by: By, *, largest: bool = False) -> Frame:
         """Ensembles under one version; counters that stand still on purpose taken out."""
         facts = self.facts
         if by[:3] != MODEL:
             return frame
-        if counter and facts.frozen:
+        if facts.frozen and family in _FREEZABLE:
             frame = frames.filtered(frame, lambda key: key[:3] not in facts.frozen)
         if facts.steps and any(map(facts.is_ensemble, frame.keys)):
             frame = frames.regrouped(frame, facts.canonical, largest=largest)

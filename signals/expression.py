@@ -160,10 +160,11 @@ class Difference(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Ratio(Expression):
-    """A quotient, absent where the denominator is not above zero: never NaN."""
+    """A quotient, absent where the denominator is not above zero: never NaN. `on`: labels PromQL matches."""
 
     above: Expression
     below: Expression
+    on: By = ()
 
     def evaluate(self, evaluation: Evaluation) -> Frame:
         """above / below."""
@@ -171,7 +172,8 @@ class Ratio(Expression):
 
     def promql(self, dialect: Dialect) -> str:
         """`(above / (below > 0))`."""
-        return f"({self.above.promql(dialect)} / ({self.below.promql(dialect)} > 0))"
+        match = f" on ({dialect.labels(self.on)})" if self.on else ""
+        return f"({self.above.promql(dialect)} /{match} ({self.below.promql(dialect)} > 0))"
 
 
 @dataclass(frozen=True, slots=True)

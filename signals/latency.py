@@ -33,7 +33,7 @@ def _latency() -> tuple[Definition, ...]:
     request_mean = Ratio(queued_by_triton(request_us()), queued_by_triton(successes()))
     queue_ratio = OrElse(
         Ratio(without_ensembles(queued_by_triton(QUEUE)), without_ensembles(queued_by_triton(request_us()))),
-        Ratio(STEP_QUEUE, Ratio(request_us(NAME), successes(NAME))),
+        Ratio(STEP_QUEUE, Ratio(request_us(), successes()), on=NAME),
         on=NAME,
     )
     return (

@@ -204,7 +204,8 @@ def test_a_reading_that_is_not_newer_is_dropped_with_a_notice() -> None:
 def test_a_negative_counter_is_left_out_and_named() -> None:
     ring = Ring()
     ring.accept(scrape(T0, {**counter_at(-5), **counter_at(3, model="bravo"), **pending(-1)}))
-    assert ring.gauge(SUCCESS, ("model",), T0) == {("bravo",): 3.0}
+    values = ring.gauge(SUCCESS, ("model",), T0)
+    assert values[("bravo",)] == 3.0 and math.isnan(values[("alpha",)])
     assert ring.gauge(PENDING, ("model",), T0) == {("alpha",): -1.0}
     (notice,) = ring.notices()
     assert 'model="alpha"' in notice.text and "reads -5" in notice.text
