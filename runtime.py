@@ -61,6 +61,7 @@ class Runtime:
         self.events = EventLog()
         self._rulebook = rulebook if rulebook is not None else load_rulebook()
         self._configs: dict[str, ConfigCollector] = {}
+        self._ready: dict[str, Mapping[str, Hashable]] = {}
         self.control: Control | None = Control(
             lambda: self.servers,
             FreshReader(lambda: self.servers),
@@ -90,6 +91,8 @@ class Runtime:
     def accept(self, scrape: Scrape) -> None:
         """Take one scrape into the history and the events: the poller's sink."""
         self.ring.accept(scrape)
+        if scrape.source is Source.INDEX:
+            self._follow_index(scrape.server)
         before = self.events.revision
         self.events.accept(scrape)
         if self.events.revision != before:
@@ -252,6 +255,13 @@ class Runtime:
         """What the newest attempt brought, None if it failed: then nothing is known about now."""
         scrape = self.ring.latest(server_id, source)
         return scrape.payload if scrape is not None and scrape.ok else None
+
+    def _follow_index(self, server_id: str) -> None:
+        """Models that became ready have a configuration to read: not only at its next time."""
+        ready = self._ready_models(server_id)
+        if ready is not None and ready != self._ready.get(server_id):
+            self._ready[server_id] = ready
+            self.poller.poke(server_id, Source.CONFIG)
 
     def _follow_events(self, scrape: Scrape) -> None:
         for event in self.events.events(since=scrape.at, server=scrape.server):

@@ -56,8 +56,7 @@ class _Known:
 class ConfigCollector:
     """Keeps the configurations of the ready models; the payload is a dict of name -> `ModelConfig`.
 
-    A round reads at most a few models; a round in which nothing is due sends nothing. Configurations of
-    models that are gone are kept for an hour.
+    A round reads at most a few models. Configurations of models that are gone are kept for an hour.
     """
 
     source = Source.CONFIG
@@ -72,9 +71,13 @@ class ConfigCollector:
         self._known: dict[str, _Known] = {}
         self._payload: dict[str, ModelConfig] = {}
 
-    def collect(self) -> Scrape:
-        """One round. The payload is the same object as long as no configuration changed."""
-        return timed(self.server, self.source, self._round)
+    def collect(self) -> Scrape | None:
+        """One round, None if nothing was due: what was not asked must not look like an answer.
+
+        The payload is the same object as long as no configuration changed.
+        """
+        due = self._due(time.monotonic())
+        return timed(self.server, self.source, lambda: self._round(due)) if due else None
 
     def reread(self, model: str | None = None) -> None:
         """Make one model due, or all: something was done to the server that its index may not show."""
@@ -82,24 +85,28 @@ class ConfigCollector:
             if model in (None, name):
                 known.due = 0.0
 
-    def _round(self) -> Reading:
-        now = time.monotonic()
+    def _due(self, now: float) -> list[str]:
+        """Names of the ready models whose configuration is to be read now, the longest due first."""
         for name, mark in (self._ready() or {}).items():
             known = self._known.setdefault(name, _Known(mark, 0.0, now))
             known.seen = now
             if known.mark != mark:
                 known.mark, known.due = mark, 0.0
-        due = [name for name, known in self._known.items() if known.seen == now and known.due <= now]
-        due.sort(key=lambda name: self._known[name].due)
-        for name in due[:MODELS_PER_ROUND]:
-            self._read_one(name, now)
         self._known = {
             name: known for name, known in self._known.items() if now - known.seen < FORGET_SECONDS
         }
+        due = [name for name, known in self._known.items() if known.seen == now and known.due <= now]
+        return sorted(due, key=lambda name: self._known[name].due)[:MODELS_PER_ROUND]
+
+    def _round(self, due: list[str]) -> Reading:
+        for name in due:
+            self._read_one(name, time.monotonic())
         payload = {name: known.config for name, known in self._known.items() if known.config is not None}
-        if payload != self._payload or any(payload[name] is not self._payload[name] for name in payload):
+        if payload.keys() != self._payload.keys() or any(
+            payload[name] is not self._payload[name] for name in payload
+        ):
             self._payload = payload
-        return Reading(self._payload, notices=self._notices(now))
+        return Reading(self._payload, notices=self._notices())
 
     def _read_one(self, name: str, now: float) -> None:
         known = self._known[name]
@@ -122,8 +129,9 @@ class ConfigCollector:
         if known.config is None or known.config.raw != config.raw:
             known.config = config
 
-    def _notices(self, now: float) -> tuple[Notice, ...]:
-        ready = (known for known in self._known.values() if known.seen == now)
+    def _notices(self) -> tuple[Notice, ...]:
+        newest = max((known.seen for known in self._known.values()), default=0.0)
+        ready = (known for known in self._known.values() if known.seen == newest)
         return tuple(Notice(SOURCE_NAME, None, known.problem) for known in ready if known.problem)
 
 

@@ -14,14 +14,15 @@ from telemetry.transport import Transport
 
 METADATA_SECONDS = 30.0
 HTTP_TIMEOUT_SECONDS = 5.0
-"""Loads occupy Triton's HTTP workers for seconds: an API that is slow then is not a server that hangs."""
-_MAX_METRICS_TIMEOUT_SECONDS = 5.0
-_METRICS_TIMEOUT_SHARE = 0.9
+"""For what is read seldom: loads occupy Triton's HTTP workers, and the API answers seconds later."""
+_INTERVAL_SHARE = 0.9
 
 
-def metrics_timeout_seconds(interval_seconds: float) -> float:
-    """Just under one interval, so that a server that hangs is known within two; 5 s at most."""
-    return min(_MAX_METRICS_TIMEOUT_SECONDS, _METRICS_TIMEOUT_SHARE * interval_seconds)
+def live_timeout_seconds(interval_seconds: float) -> float:
+    """Time-out of metrics and statistics: just under one interval, so that a server that hangs is known
+    within two, on both of its ports; 5 s at most.
+    """  # fmt: skip
+    return min(HTTP_TIMEOUT_SECONDS, _INTERVAL_SHARE * interval_seconds)
 
 
 def periods_seconds(interval_seconds: float) -> dict[Source, float]:
@@ -43,15 +44,16 @@ def jobs_for(server: Server, interval_seconds: float, ready: ReadyModels) -> lis
     periods = periods_seconds(interval_seconds)
     transport = Transport(server, timeout_seconds=HTTP_TIMEOUT_SECONDS)
     jobs: list[Job] = []
+    live_timeout, timeout = live_timeout_seconds(interval_seconds), HTTP_TIMEOUT_SECONDS
     if server.metrics_url is not None:
-        timeout = metrics_timeout_seconds(interval_seconds)
         jobs.append(
-            Job(MetricsPageCollector(server, transport, timeout_seconds=timeout), periods[Source.METRICS])
+            Job(
+                MetricsPageCollector(server, transport, timeout_seconds=live_timeout), periods[Source.METRICS]
+            )
         )
     if server.http_url is not None:
-        timeout = HTTP_TIMEOUT_SECONDS
         for collector in (
-            StatisticsCollector(server, transport, timeout_seconds=timeout),
+            StatisticsCollector(server, transport, timeout_seconds=live_timeout),
             IndexCollector(server, transport, timeout_seconds=timeout),
             ConfigCollector(server, transport, ready, timeout_seconds=timeout),
             MetadataCollector(server, transport, timeout_seconds=timeout),

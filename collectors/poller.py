@@ -37,7 +37,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobHealth:
-    """How one job fares. Ages in seconds; `success_age_seconds` None: never succeeded yet."""
+    """How one job fares. Ages in seconds; `success_age_seconds` None: never succeeded yet.
+
+    `rounds` are readings: a round in which nothing had to be asked does not count.
+    """
 
     alive: bool
     age_seconds: float
@@ -194,7 +197,7 @@ class _Loop:
 
     def _round(self) -> None:
         scrape = self._collect()
-        if self._ended.is_set():
+        if scrape is None or self._ended.is_set():
             return
         self._rounds += 1
         self._duration = scrape.duration_seconds
@@ -211,7 +214,7 @@ class _Loop:
         if came_back and scrape.source is Source.METRICS:
             self._recovered(scrape.server)
 
-    def _collect(self) -> Scrape:
+    def _collect(self) -> Scrape | None:
         at, start = time.time(), time.monotonic()
         try:
             return self.job.collector.collect()

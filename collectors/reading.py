@@ -24,8 +24,8 @@ class Collector(Protocol):
     def source(self) -> Source:
         """The source it reads."""
 
-    def collect(self) -> Scrape:
-        """One reading; a SourceError is in the scrape, never raised."""
+    def collect(self) -> Scrape | None:
+        """One reading, None if nothing had to be asked; a SourceError is in the scrape, never raised."""
 
 
 @dataclass(frozen=True, slots=True)

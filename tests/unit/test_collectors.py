@@ -15,7 +15,7 @@ from collectors.repository import IndexCollector, index_samples, parse_index
 from collectors.statistics import StatisticsCollector, parse_statistics, statistics_samples
 from telemetry.catalogue import CATALOGUE
 from telemetry.errors import NoAnswer, NotFound, Restricted, SourceError, WrongContent
-from telemetry.facts import IndexEntry, MemoryUse, ModelState
+from telemetry.facts import IndexEntry, MemoryUse, ModelConfig, ModelState
 from telemetry.identity import Server
 from telemetry.scrape import Samples, Source
 from telemetry.transport import Answer, Transport
@@ -353,21 +353,29 @@ class Configs(SavedAnswers):
         return names
 
 
+def configs(collector: ConfigCollector) -> dict[str, ModelConfig]:
+    scrape = collector.collect()
+    assert scrape is not None
+    assert isinstance(scrape.payload, dict)
+    return scrape.payload
+
+
 def test_configs_are_read_on_a_change_only_and_a_few_at_a_time() -> None:
     names = [f"m{number:02d}" for number in range(10)]
     transport = Configs(*names)
     ready = dict.fromkeys(names, frozenset({("1", "")}))
     collector = ConfigCollector(SERVER, transport, lambda: ready, timeout_seconds=1)
-    first, second, third = collector.collect(), collector.collect(), collector.collect()
-    assert isinstance(first.payload, dict)
-    assert len(first.payload) == 8
-    assert isinstance(second.payload, dict)
-    assert sorted(second.payload) == names
-    assert third.payload is second.payload
+    assert len(configs(collector)) == 8
+    second = configs(collector)
+    assert sorted(second) == names
+    assert collector.collect() is None
     assert sorted(transport.names_asked()) == names
     ready["m03"] = frozenset({("2", "")})
-    assert collector.collect().payload is second.payload
+    assert configs(collector) is second
     assert transport.names_asked() == ["m03"]
+    collector.reread("m04")
+    collector.collect()
+    assert transport.names_asked() == ["m04"]
     collector.reread()
     collector.collect()
     assert len(transport.names_asked()) == 8
@@ -377,23 +385,20 @@ def test_a_changed_config_is_a_new_payload() -> None:
     transport = Configs("m")
     ready = {"m": 1}
     collector = ConfigCollector(SERVER, transport, lambda: ready, timeout_seconds=1)
-    first = collector.collect().payload
+    first = configs(collector)
     transport.answers[Configs.url("m")] = json.dumps({"name": "m", "max_batch_size": 4})
     ready["m"] = 2
-    second = collector.collect().payload
-    assert isinstance(first, dict)
-    assert isinstance(second, dict)
+    second = configs(collector)
     assert (first["m"].max_batch_size, second["m"].max_batch_size) == (0, 4)
 
 
 def test_configs_of_models_that_went_away_are_kept_for_now() -> None:
     ready: dict[str, int] = {"m": 1}
-    collector = ConfigCollector(SERVER, Configs("m"), lambda: ready, timeout_seconds=1)
+    collector = ConfigCollector(SERVER, Configs("m", "n"), lambda: ready, timeout_seconds=1)
     collector.collect()
     ready.clear()
-    payload = collector.collect().payload
-    assert isinstance(payload, dict)
-    assert list(payload) == ["m"]
+    ready["n"] = 1
+    assert sorted(configs(collector)) == ["m", "n"]
 
 
 def test_one_model_that_fails_costs_its_own_config_only() -> None:
@@ -404,6 +409,7 @@ def test_one_model_that_fails_costs_its_own_config_only() -> None:
     ready = {"bad": 1, "sp ace": 1, "good": 1}
     collector = ConfigCollector(SERVER, transport, lambda: ready, timeout_seconds=1)
     scrape = collector.collect()
+    assert scrape is not None
     assert isinstance(scrape.payload, dict)
     assert list(scrape.payload) == ["good"]
     assert [notice.text for notice in scrape.notices] == [
@@ -412,8 +418,12 @@ def test_one_model_that_fails_costs_its_own_config_only() -> None:
         "its configuration is not read",
     ]
     transport.asked.clear()
-    assert collector.collect().notices == scrape.notices
+    assert collector.collect() is None
     assert transport.asked == []
+    collector.reread("good")
+    again = collector.collect()
+    assert again is not None
+    assert again.notices == scrape.notices
 
 
 def test_no_answer_for_one_model_ends_the_round() -> None:
@@ -421,6 +431,7 @@ def test_no_answer_for_one_model_ends_the_round() -> None:
     transport = SavedAnswers({Configs.url("a"): error, Configs.url("b"): error})
     collector = ConfigCollector(SERVER, transport, lambda: {"a": 1, "b": 1}, timeout_seconds=1)
     scrape = collector.collect()
+    assert scrape is not None
     assert scrape.error is error
     assert len(transport.asked) == 1
 
@@ -428,5 +439,5 @@ def test_no_answer_for_one_model_ends_the_round() -> None:
 def test_without_index_and_statistics_nothing_is_asked() -> None:
     transport = SavedAnswers({})
     collector = ConfigCollector(SERVER, transport, lambda: None, timeout_seconds=1)
-    assert collector.collect().payload == {}
+    assert collector.collect() is None
     assert transport.asked == []

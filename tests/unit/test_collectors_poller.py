@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from collectors.plan import jobs_for, metrics_timeout_seconds
+from collectors.plan import jobs_for, live_timeout_seconds
 from collectors.poller import Job, Poller, next_due
 from telemetry.errors import NoAnswer
 from telemetry.identity import Server
@@ -195,5 +195,5 @@ def test_the_plan_of_a_server() -> None:
     assert [
         job.collector.source for job in jobs_for(Server("m", None, "http://h:8002"), 2.0, lambda: None)
     ] == [Source.METRICS]
-    assert metrics_timeout_seconds(2.0) < 2.0
-    assert metrics_timeout_seconds(60.0) == 5.0
+    assert live_timeout_seconds(2.0) < 2.0
+    assert live_timeout_seconds(60.0) == 5.0
