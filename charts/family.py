@@ -14,11 +14,11 @@ from telemetry.units import Unit
 def family(frame: Frame, label_names: tuple[str, ...], *, title: str, unit: Unit, rate: bool,
            range_: tuple[float, float]) -> Spec:  # fmt: skip
     """Each series of one family over time: a counter as its rate per second, anything else as it is."""
-    suffix = "per second" if rate else ""
+    per_second = rate and unit is not Unit.PER_SECOND
     return Spec(
         title=title,
         unit=unit,
-        unit_name=suffix,
+        unit_text="{} per second" if per_second else "{}",
         x=frame.times,
         traces=ranked(
             frame,

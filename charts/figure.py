@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from charts.spec import Draw, Mark, Spec, Threshold, Trace
-from telemetry.scrape import FloatArray
 from telemetry.units import NOT_REPORTED, Unit, human, scale_for
 
 _HEADROOM = 1.08
@@ -49,7 +48,8 @@ def figure(spec: Spec) -> Figure:
         traces += (
             _segments(spec, trace, scale) if spec.stacked and spec.time else [_trace(spec, trace, scale)]
         )
-    layout = _layout(spec, top / divisor if top > 0 else 1.0, right[1] if spec.right_unit else None)
+    right_end = (_right_peak(spec) / right[0] * _HEADROOM, right[1]) if spec.right_unit else None
+    layout = _layout(spec, top / divisor if top > 0 else 1.0, right_end)
     layout["shapes"] = [_threshold_line(line, divisor) for line in drawn] + [
         _mark_line(m) for m in spec.marks
     ]
@@ -59,7 +59,7 @@ def figure(spec: Spec) -> Figure:
         traces=traces,
         layout=layout,
         legend=_legend(spec),
-        unit=" ".join(part for part in (spec.unit_name, unit_name) if part),
+        unit=spec.unit_text.format(unit_name).strip(),
         note=" · ".join([spec.note, *far] if spec.note else far),
     )
 
@@ -87,13 +87,14 @@ def _peak(spec: Spec) -> float:
     return 0.0 if np.isnan(rows).all() else max(0.0, float(np.nanmax(rows)))
 
 
+def _right_peak(spec: Spec) -> float:
+    """Largest value on the right axis, base unit; 0 without values."""
+    values = [trace.values[np.isfinite(trace.values)] for trace in spec.traces if trace.right]
+    return max((float(finite.max()) for finite in values if finite.size), default=0.0)
+
+
 def _right_scale(spec: Spec) -> tuple[float, str]:
-    values = [trace.values for trace in spec.traces if trace.right]
-    if spec.right_unit is None or not values:
-        return 1.0, ""
-    finite = np.concatenate(values)
-    finite = finite[np.isfinite(finite)]
-    return scale_for(float(finite.max()) if finite.size else 0.0, spec.right_unit)
+    return (1.0, "") if spec.right_unit is None else scale_for(_right_peak(spec), spec.right_unit)
 
 
 def _trace(spec: Spec, trace: Trace, scale: tuple[float, str]) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def _trace(spec: Spec, trace: Trace, scale: tuple[float, str]) -> dict[str, Any]
     if trace.right:
         shown["yaxis"] = "y2"
     if trace.draw is Draw.BAR:
-        return shown | {"type": "bar", "marker": {"color": trace.color}}
+        return shown | {"type": "bar", "textposition": "none", "marker": {"color": trace.color}}
     few = np.count_nonzero(np.isfinite(values)) <= 2 or not spec.time
     return shown | {
         "type": "scatter",
@@ -164,7 +165,7 @@ def _tint(color: str, alpha: str = "33") -> str:
     return f"{color}{alpha}" if color.startswith("#") else f"{color}_soft"
 
 
-def _layout(spec: Spec, top: float, right_unit: str | None) -> dict[str, Any]:
+def _layout(spec: Spec, top: float, right_unit: tuple[float, str] | None) -> dict[str, Any]:
     axis = {"showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True}
     layout: dict[str, Any] = {
         "height": spec.height,
@@ -202,8 +203,8 @@ def _layout(spec: Spec, top: float, right_unit: str | None) -> dict[str, Any]:
     else:
         layout["xaxis"] = axis | {"type": "category", "title": {"text": spec.x_title, "standoff": 6}}
     if right_unit is not None:
-        right = {"overlaying": "y", "side": "right", "rangemode": "tozero", "nticks": 5}
-        layout["yaxis2"] = axis | right | {"ticksuffix": f" {right_unit}"}
+        right = {"overlaying": "y", "side": "right", "tickmode": "auto", "nticks": 5}
+        layout["yaxis2"] = axis | right | {"ticksuffix": f" {right_unit[1]}", "range": [0, right_unit[0]]}
     return layout
 
 
@@ -278,13 +279,8 @@ def _last_words(trace: Trace, unit: Unit) -> str:
 def _legend_color(trace: Trace) -> str:
     tokens = {
         "@red": "var(--st-red-color)",
+        "@bar": "var(--st-gray-color)",
         "@grey": "var(--st-gray-color)",
         "@amber": "var(--st-yellow-color)",
     }
     return tokens.get(trace.color, trace.color)
-
-
-def finite_max(values: FloatArray) -> float | None:
-    """Largest finite value, None if there is none."""
-    finite = values[np.isfinite(values)]
-    return float(finite.max()) if finite.size else None

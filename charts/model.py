@@ -38,7 +38,7 @@ def latency_budget(
     return Spec(
         title="Latency budget",
         unit=Unit.US,
-        unit_name="mean per request,",
+        unit_text="{} per request, mean",
         x=queue.times,
         traces=tuple(Trace(name, single(frame), color, draw=Draw.AREA) for name, frame, color in parts),
         stacked=True,
@@ -59,7 +59,7 @@ def throughput(
     return Spec(
         title="Throughput and failures",
         unit=Unit.PER_SECOND,
-        unit_name="requests",
+        unit_text="requests{}",
         x=requests.times,
         traces=(
             Trace("answered", single(requests), model_color(model)),
@@ -84,7 +84,7 @@ def batch_size(
     return Spec(
         title="Batch size",
         unit=Unit.BATCH,
-        unit_name="mean inferences per execution",
+        unit_text="inferences per execution, mean",
         x=mean.times,
         traces=(Trace("mean batch", single(mean), model_color(model)),),
         range=range_,
@@ -103,7 +103,7 @@ def pending(
     return Spec(
         title="Pending",
         unit=Unit.REQUESTS,
-        unit_name="requests waiting",
+        unit_text="requests waiting",
         x=waiting.times,
         traces=(Trace("pending", single(waiting), model_color(model)),),
         range=range_,
@@ -118,7 +118,7 @@ def busy(model: str, ratio: Frame, *, range_: tuple[float, float], marks: tuple[
     return Spec(
         title="Instances busy",
         unit=Unit.RATIO,
-        unit_name="of instance time",
+        unit_text="{} of the instances' time",
         x=ratio.times,
         traces=(Trace("busy", single(ratio), model_color(model)),),
         top=1.0,
@@ -142,8 +142,8 @@ def batch_histogram(
     batching stops paying.
     """
     counts = executions or {}
-    sizes = sorted((size for size, count in counts.items() if count > 0), key=int)
-    values = np.array([counts[size] for size in sizes], dtype=np.float64)
+    sizes = sorted((size for size, count in counts.items() if round(count) > 0), key=int)
+    values = np.array([round(counts[size]) for size in sizes], dtype=np.float64)
     cost = np.array(
         [(infer_us_by_size or {}).get(size, np.nan) / int(size) for size in sizes], dtype=np.float64
     )
@@ -152,13 +152,13 @@ def batch_histogram(
         f"{human(count, Unit.COUNT)} executions ({human(count / total, Unit.RATIO)})" for count in values
     ] if total else []  # fmt: skip
     limit = f" · max_batch_size {max_batch_size}" if max_batch_size else ""
-    traces = [Trace("executions", values, "@grey", draw=Draw.BAR, detail=tuple(share))]
+    traces = [Trace("executions", values, "@bar", draw=Draw.BAR, detail=tuple(share))]
     if np.isfinite(cost).any():
         traces.append(Trace("time per inference", cost, INFER, right=True))
     return Spec(
         title="Batch sizes",
         unit=Unit.COUNT,
-        unit_name="executions",
+        unit_text="executions",
         x=tuple(sizes),
         traces=tuple(traces),
         right_unit=Unit.US,
@@ -179,7 +179,7 @@ def quantiles(
     return Spec(
         title="Quantiles",
         unit=Unit.US,
-        unit_name="request time,",
+        unit_text="{} request time",
         x=first.times,
         traces=tuple(
             Trace(name, single(frame), shades[at % len(shades)])

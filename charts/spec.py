@@ -71,7 +71,7 @@ class Mark:
 class Spec:
     """One chart. `x` (n,) are unix seconds, or the categories of a histogram.
 
-    `unit` is the unit of the left axis, in which all values are given; the figure scales it for the
+    `unit` is the base unit of the left axis, in which all values are given; the figure scales it for the
     reader. `top` is the end of the left axis where it is known (1 for a share). `empty` is why there is
     nothing to see.
     """
@@ -84,7 +84,8 @@ class Spec:
     range: tuple[float, float] | None = None
     top: float | None = None
     right_unit: Unit | None = None
-    unit_name: str = ""
+    unit_text: str = "{}"
+    """What the left axis counts, with its scaled unit in place of {}: "{} per request"."""
     x_title: str = ""
     thresholds: tuple[Threshold, ...] = ()
     marks: tuple[Mark, ...] = field(default=())

@@ -68,7 +68,7 @@ def no_models(view: View):
 
 
 live(answer, name="answer")
-search, shown = st.columns([3, 2], vertical_alignment="bottom")
+search, shown = st.columns([3, 2], vertical_alignment="center")
 search.text_input(
     "Find a model", key="find", live=True, placeholder="Find a model", label_visibility="collapsed",
     icon=":material/search:", type="search",

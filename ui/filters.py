@@ -19,6 +19,7 @@ KEYS = ("server", "range", "refresh")
 """Keys of the choices in the session and in the address."""
 
 _MAX_POINTS = 300
+_LEAST_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +44,19 @@ class Filters:
             return self.end - self.start
         return RANGES[self.range_name]
 
-    def window(self, now: float) -> tuple[float, float]:
-        """The time to show, unix seconds: the fixed one, or the last `range_seconds` before `now`."""
-        if self.start is None:
-            return now - self.range_seconds, now
-        return self.start, self.end if self.end is not None else now
+    def window(self, now: float, oldest: float | None = None) -> tuple[float, float]:
+        """The time to show, unix seconds: the fixed one, or the last `range_seconds` before `now`.
 
-    def grid(self, now: float) -> Grid:
+        Time before the `oldest` reading is left out, but a minute at least is shown.
+        """
+        if self.start is not None:
+            return self.start, self.end if self.end is not None else now
+        start = now - self.range_seconds
+        return (start if oldest is None else max(start, min(oldest, now - _LEAST_SECONDS))), now
+
+    def grid(self, now: float, oldest: float | None = None) -> Grid:
         """Times to draw, on multiples of the step, so that points keep their places between refreshes."""
-        start, end = self.window(now)
+        start, end = self.window(now, oldest)
         step = max(2.0, round((end - start) / _MAX_POINTS))
         return Grid(start=start // step * step, end=end // step * step, step_seconds=step)
 

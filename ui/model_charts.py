@@ -15,7 +15,8 @@ from telemetry.units import human_duration
 from ui.marks import marks
 from ui.view import View
 
-QUANTILES = ("p50", "p90", "p95", "p99", "p999")
+QUANTILES = {"p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p99.9"}
+"""Suffix of the signal -> how people call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class ModelCharts:
 
     def quantiles(self) -> Spec:
         """Quantiles of the request time."""
-        frames = {name: self._of(f"request_us_{name}") for name in QUANTILES}
+        frames = {shown: self._of(f"request_us_{name}") for name, shown in QUANTILES.items()}
         return charts.quantiles(frames, **self._frame())
 
     def histogram(self) -> Spec:
@@ -77,7 +78,7 @@ class ModelCharts:
         return charts.batch_histogram(
             executions,
             _weighted_means(self._of("compute_us_by_batch_size"), rates),
-            window=f"last {human_duration(self.view.filters.range_seconds)}",
+            window=f"last {human_duration(self.view.shown_seconds)}",
             max_batch_size=self.config.max_batch_size if self.config else None,
         )
 

@@ -26,16 +26,15 @@ _REASONS = {
 
 def failures(by_reason: Mapping[str, float], view: View) -> Html:
     """Failures of the time shown by reason, and what no counter of Triton shows."""
-    over = human_duration(view.filters.range_seconds)
+    over = human_duration(view.shown_seconds)
     rows = [
         _fact(reason or "failed", human(round(count), Unit.COUNT), _REASONS.get(reason, ""))
         for reason, count in sorted(by_reason.items(), key=lambda item: -item[1])
+        if round(count)
     ]
-    body = (
-        tag("table", rows, class_="ts-facts")
-        if rows
-        else div("No failure counter is reported.", class_="ts-faint")
-    )
+    none = "0 of every reason: " + ", ".join(sorted(reason for reason in by_reason if reason))
+    words = none.removesuffix(": ") if by_reason else "No failure counter is reported."
+    body = tag("table", rows, class_="ts-facts") if rows else div(words, class_="ts-faint")
     return section(f"Failures, last {over}", body, note=COUNTED_BY_SERVER)
 
 

@@ -1,4 +1,4 @@
-"""A model's effective configuration in words: how it batches, where it runs, what each setting really does."""
+"""A model's effective configuration in words: how it batches, where it runs, what each setting does."""
 
 from __future__ import annotations
 

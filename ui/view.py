@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import runtime
-
 from history.inventory import Inventory, ModelFacts
 from history.protocol import Frame, Grid
 from signals.definition import Level
@@ -45,7 +44,7 @@ class View:
         return cls(
             filters=chosen,
             now=now,
-            grid=chosen.grid(now),
+            grid=chosen.grid(now, span[0] if (span := process.ring.span()) is not None else None),
             report=_narrowed(process.report(), chosen),
             inventory=_of_servers(process.inventory(), chosen),
             judgement=_about(process.judgement(), chosen),
@@ -56,6 +55,11 @@ class View:
     def verdict(self) -> Verdict:
         """The one sentence: is anything wrong, for the servers looked at."""
         return runtime.current().verdict(self.judgement, clock)
+
+    @property
+    def shown_seconds(self) -> float:
+        """Length of the time shown: the range, or what was recorded of it."""
+        return self.grid.end - self.grid.start
 
     @property
     def range(self) -> tuple[float, float]:

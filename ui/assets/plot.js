@@ -56,6 +56,7 @@ function themeOf(element) {
     red: read("red-text-color", "#d0342c"),
     amber: read("yellow-text-color", "#b87700"),
     grey: read("gray-text-color", "#7c857a"),
+    bar: "rgba(128,138,126,.5)",
     red_soft: "rgba(224,64,56,.28)",
     grey_soft: "rgba(128,138,126,.45)",
     font: read("font", "sans-serif"),

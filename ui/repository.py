@@ -1,0 +1,324 @@
+"""The repository as people see it: every model version, its state in words, and what can be done to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import runtime
+from charts.palette import model_color
+from control.actions import ActionKind, Outcome, Record
+from control.consequences import missing_steps
+from control.policy import CONTROL_REFUSED
+from control.wording import explain_reason
+from history.inventory import ModelFacts
+from telemetry.facts import ModelState
+from telemetry.identity import ModelKey
+from telemetry.units import NOT_REPORTED, Unit, human, human_duration
+from ui import confirm
+from ui.format import clock, raw_tip, since, utc
+from ui.html import Child, Html, div, join, link, span, tag
+from ui.model_rows import STATES
+from ui.view import View
+
+OFF = "Control is switched off in the settings: this page only shows."
+SHOWN_RECORDS = 10
+PAGE_ROWS = 100
+
+_OUTCOMES = {
+    None: ("RUNNING", "info"),
+    Outcome.DONE: ("DONE", "info"),
+    Outcome.REFUSED: ("NOT SENT", "ticket"),
+    Outcome.FAILED: ("FAILED", "page"),
+    Outcome.STOPPED: ("STOPPED", "info"),
+    Outcome.UNKNOWN: ("UNKNOWN", "ticket"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryRow:
+    """One model version. `first` marks the row that carries the model's buttons: they act on all versions."""
+
+    facts: ModelFacts
+    first: bool
+    state: str
+    state_class: str
+    why: str
+    requests_per_second: float | None
+    pending: float | None
+    running: Record | None
+
+    @property
+    def key(self) -> ModelKey:
+        """Who it is."""
+        return self.facts.key
+
+
+def answer(view: View) -> tuple[str, str]:
+    """The first line of the page and its level: how much of the repository serves."""
+    models = {(one.key.server, one.key.name): False for one in view.inventory.models}
+    for one in view.inventory.models:
+        models[one.key.server, one.key.name] |= one.state is ModelState.READY
+    if not models:
+        return "No model is known yet.", "unknown"
+    ready = sum(models.values())
+    failed = sorted({one.key.name for one in view.inventory.models if one.failed})
+    words = confirm.ready_words(ready, len(models))
+    if failed:
+        return f"{words}; {', '.join(failed)} could not be loaded.", "look"
+    return f"{words}.", "fine" if ready else "look"
+
+
+def rows(view: View, wanted: str) -> list[RepositoryRow]:
+    """All versions whose model's name contains `wanted`, by server and name, the newest version first."""
+    figures = {row.key: row for row in view.report.models}
+    ready = {(one.key.server, one.key.name) for one in view.inventory.models if one.state is ModelState.READY}
+    models = sorted(
+        (one for one in view.inventory.models if wanted.casefold() in one.key.name.casefold()),
+        key=lambda one: (one.key.server, one.key.name, -_version_number(one.key.version)),
+    )
+    control = runtime.current().control
+    made, seen = [], set()
+    for one in models:
+        model = (one.key.server, one.key.name)
+        signals = figures[one.key].signals if one.key in figures else None
+        running = control.running(*model) if control is not None and model not in seen else None
+        state, class_, why = words_of(one, {name for server, name in ready if server == one.key.server})
+        made.append(
+            RepositoryRow(
+                one, model not in seen, state, class_, why,
+                signals.number("requests_per_second") if signals is not None else None,
+                signals.number("pending") if signals is not None else None, running,
+            )
+        )  # fmt: skip
+        seen.add(model)
+    return made
+
+
+def words_of(facts: ModelFacts, ready: set[str]) -> tuple[str, str, str]:
+    """State in a word, its colour, and the reason in words ("" where the word says it all)."""
+    if facts.state is None:
+        return "state not reported", "off", "the repository index could not be read"
+    word, class_ = STATES[facts.state]
+    if facts.failed:
+        return "failed to load", "page", explain_reason(facts.reason)
+    if facts.state is ModelState.READY and facts.reason:
+        why = f"an update failed, the version loaded before serves on: {explain_reason(facts.reason)}"
+        return word, "ticket", why
+    if facts.state is ModelState.NEVER_LOADED:
+        return word, class_, "never loaded, or its config was refused: Triton does not tell them apart"
+    missing = missing_steps(facts.config, ready) if facts.state is ModelState.UNAVAILABLE else ()
+    if missing:
+        return word, class_, f"stopped because {', '.join(missing)} is not loaded"
+    return word, class_, "in no answer of the server any more" if facts.gone else ""
+
+
+def repository_table(found: Sequence[RepositoryRow], view: View) -> Html:
+    """The rows as a table on wide screens and as cards on narrow ones."""
+    several = len({row.key.server for row in found}) > 1
+    shown = found[:PAGE_ROWS]
+    heads = [tag("th", name) for name in ("model", "state", "reason")]
+    heads += [tag("th", name, class_="ts-right") for name in ("req/s", "pending", "last request")]
+    table = tag(
+        "table",
+        tag("thead", tag("tr", heads, tag("th", span("what you can do", class_="ts-faint")))),
+        tag("tbody", [_row(row, view, several) for row in shown]),
+        class_="ts-table",
+    )
+    more = len(found) - len(shown)
+    return join(
+        div(table, class_="ts-scroll ts-wide"),
+        div([_card(row, view, several) for row in shown], class_="ts-cards"),
+        div(f"and {more} more: search to find them", class_="ts-more") if more > 0 else None,
+    )
+
+
+def banners(view: View) -> list[Html]:
+    """Why something is switched off, for each server looked at; nothing where everything is allowed."""
+    control = runtime.current().control
+    if control is None:
+        return [_banner("READ-ONLY", OFF)]
+    made = []
+    for one in view.coverage:
+        decision = control.decide(one.server, ActionKind.LOAD)
+        if decision.allowed:
+            continue
+        refused = decision.reason == CONTROL_REFUSED
+        again = view.filters.params(do=confirm.ASK_AGAIN, on=one.server)
+        made.append(
+            _banner(
+                "REFUSED" if refused else "READ-ONLY",
+                decision.reason,
+                link("ask it again", "repository", again, class_="ts-copy ts-nowrap") if refused else None,
+            )
+        )
+    return made
+
+
+def told() -> Html | None:
+    """The last click of this session that was not sent, and why."""
+    last = confirm.told()
+    return None if last is None else _banner("NOT SENT", last.sentence, severity="ticket")
+
+
+def journal(view: View) -> Html | None:
+    """What was done on the servers looked at, the newest first; the server's own text behind a fold."""
+    control = runtime.current().control
+    records = [
+        record
+        for record in (control.records() if control is not None else ())
+        if view.filters.shows(record.action.server) and record.action.kind.changes_repository
+    ]
+    if not records:
+        return None
+    now = time.time()
+    return div(
+        div("What was done", span("since the app was started", class_="ts-faint"), class_="ts-h"),
+        [_record(record, now) for record in records[:SHOWN_RECORDS]],
+    )
+
+
+def _record(record: Record, now: float) -> Html:
+    word, severity = _OUTCOMES[record.outcome]
+    words = record.summary(now)
+    if record.running:
+        words = words[:1].upper() + words[1:]
+    fold = tag(
+        "details", tag("summary", "the server's text"), tag("pre", record.detail, class_="ts-pre")
+    ) if record.detail else None  # fmt: skip
+    what = f"{record.action.kind.value}, by {record.action.who}"
+    return div(
+        span(word, class_="ts-tag"),
+        div(words, div(what, class_="ts-evidence"), class_="ts-sentence"),
+        div(span(clock(record.started_at, seconds=True), data_tip=utc(record.started_at)), class_="ts-since"),
+        fold,
+        class_=f"ts-finding {severity}", role="article", data_key=str(record.id),
+    )  # fmt: skip
+
+
+def _banner(word: str, sentence: str, extra: Child = None, severity: str = "info") -> Html:
+    return div(
+        span(word, class_="ts-tag"), div(sentence, class_="ts-sentence"), div(extra, class_="ts-since"),
+        class_=f"ts-finding {severity}", role="note",
+    )  # fmt: skip
+
+
+def _row(row: RepositoryRow, view: View, several: bool) -> Html:
+    cells = [
+        tag("td", _name(row, view, several)),
+        tag("td", _state(row, view)),
+        tag("td", _why(row), class_="ts-why"),
+        *(tag("td", value, class_="ts-right") for _, value in _traffic(row, view)),
+        tag("td", div(list(_buttons(row, view)), style="display:flex;gap:.35rem")),
+    ]
+    return tag("tr", cells, class_="page" if row.facts.failed else None, data_key=_key(row))
+
+
+def _card(row: RepositoryRow, view: View, several: bool) -> Html:
+    why = _why(row)
+    numbers = [div(tag("dt", name), tag("dd", value)) for name, value in _traffic(row, view)]
+    return div(
+        tag("header", _name(row, view, several), _state(row, view)),
+        div(why, class_="ts-why") if why else None,
+        tag("dl", numbers) if row.facts.state is ModelState.READY else None,
+        div(list(_buttons(row, view)), style="display:flex;gap:.5rem;flex-wrap:wrap;margin-top:.5rem"),
+        class_="ts-card page" if row.facts.failed else "ts-card",
+        data_key=_key(row),
+    )
+
+
+def _name(row: RepositoryRow, view: View, several: bool) -> Html:
+    key = row.key
+    params = view.filters.params(
+        server=key.server if several else view.filters.server, model=key.name, version=key.version
+    )
+    version = f"v{key.version}" if key.version else ""
+    return span(
+        tag("i", class_="ts-swatch", style=f"--ts-swatch:{model_color(key.name)}"),
+        link(key.name, "model", params, class_="ts-name", data_tip=key.name if len(key.name) > 30 else None),
+        span(f"{version} on {key.server}".strip() if several else version, class_="ts-faint"),
+        class_="ts-model",
+    )  # fmt: skip
+
+
+def _state(row: RepositoryRow, view: View) -> Html:
+    facts = row.facts
+    if row.running is not None:
+        word = f"{row.running.action.kind.doing} {row.running.seconds(time.time()):.0f} s"
+        return span(word, class_="ts-state moving", data_tip=f"the index says: {row.state}")
+    if facts.state in (ModelState.LOADING, ModelState.UNLOADING) and facts.since is not None:
+        return span(f"{row.state} {human_duration(view.now - facts.since)}", class_="ts-state moving")
+    when = (
+        div(since(facts.since, view.now), class_="ts-faint", style="font-size:.84rem")
+        if facts.state
+        else None
+    )
+    return div(span(row.state, class_=f"ts-state {row.state_class}"), when)
+
+
+def _why(row: RepositoryRow) -> Child:
+    if row.running is not None:
+        return row.running.stage
+    return row.why
+
+
+def _traffic(row: RepositoryRow, view: View) -> Iterator[tuple[str, Html]]:
+    served = row.facts.state is ModelState.READY
+    why = "not reported" if served else f"the model is {row.state}"
+    yield "req/s", _number(row.requests_per_second, "requests_per_second", why)
+    yield "pending", _number(row.pending, "pending: requests waiting to execute", why)
+    statistics = row.facts.statistics
+    at = statistics.last_inference_ms if statistics is not None else None
+    if at:
+        seconds = at / 1e3
+        yield "last request", span(f"{human_duration(view.now - seconds)} ago", data_tip=utc(seconds))
+    else:
+        never = "no request since it was loaded" if at == 0 else why
+        yield "last request", span("never" if at == 0 else NOT_REPORTED, class_="ts-none", data_tip=never)
+
+
+def _number(value: float | None, formula: str, why: str) -> Html:
+    if value is None:
+        return span(NOT_REPORTED, class_="ts-none", data_tip=why)
+    return span(human(value, Unit.NONE), data_tip=raw_tip(value, Unit.NONE, formula))
+
+
+def _buttons(row: RepositoryRow, view: View) -> Iterator[Html]:
+    if not row.first:
+        return
+    key, control = row.key, runtime.current().control
+    for kind in _offers(row, view):
+        if control is None:
+            refusal = OFF
+        elif row.running is not None:
+            refusal = f"{row.running.action.kind.doing} it is under way"
+        else:
+            decision = control.decide(key.server, kind, key.name)
+            refusal = "" if decision.allowed else decision.reason
+        yield confirm.button(kind.value, kind.value, key.server, key.name, view.filters, refusal)
+    if row.facts.state is ModelState.READY:
+        params = view.filters.params(model=key.name, version=key.version)
+        yield link("test", "test_request", params, class_="ts-copy ts-nowrap", aria_label=f"test {key.name}")
+
+
+def _offers(row: RepositoryRow, view: View) -> tuple[ActionKind, ...]:
+    """What makes sense for the model: any ready version counts."""
+    states = {
+        one.state
+        for one in view.inventory.models
+        if (one.key.server, one.key.name) == (row.key.server, row.key.name)
+    }
+    if ModelState.READY in states:
+        return (ActionKind.UNLOAD, ActionKind.RELOAD)
+    if ModelState.LOADING in states or ModelState.UNLOADING in states:
+        return (ActionKind.UNLOAD,)
+    return (ActionKind.LOAD,)
+
+
+def _key(row: RepositoryRow) -> str:
+    return "\n".join((row.key.server, row.key.name, row.key.version))
+
+
+def _version_number(version: str) -> int:
+    return int(version) if version.isdecimal() else -1
