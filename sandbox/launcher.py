@@ -7,6 +7,7 @@ state.json     written here, atomically, whenever something in it changes; read 
      "http_url": "http://127.0.0.1:8000", "grpc_url": "127.0.0.1:8001",
      "metrics_url": "http://127.0.0.1:8002/metrics",
      "server_running": true,                     whether the tritonserver process lives
+     "server_ready": true,                       and has tried all its start-up models: it answers
      "server_pid": 4711, "launcher_pid": 4700,
      "log_path": "/tmp/.../triton.log",          what tritonserver writes
      "traffic_wanted": "healthy",                the profile last asked for
@@ -81,6 +82,7 @@ class State:
     grpc_url: str
     metrics_url: str
     server_running: bool
+    server_ready: bool
     server_pid: int
     launcher_pid: int
     log_path: str
@@ -111,32 +113,39 @@ class Launcher:
         self._written: State | None = None
         self._triton_lived = False
         self._traffic_failed = False
+        self._ready = False
 
     def run(self) -> int:
         """Start all, watch, end all; the exit status: 0 after a signal, else the app's own."""
         self._catch_signals()
         app_port = self._choose_app_port()
         try:
-            with self._triton:
-                self._say_ready()
-                self._traffic = TrafficProcess(
-                    self._triton.http_url,
-                    rate_scale=self._options.rate_scale,
-                    log_path=self._triton.run_folder / "traffic.log",
-                )
-                self._switch_traffic(self._options.profile)
-                self._start_app(app_port)
-                try:
-                    return self._watch()
-                finally:
-                    self._end_children()
+            return self._run(app_port)
         except SandboxError:
             if self._ended.is_set():
                 # Stopped while it was starting: that is what was asked for.
                 return 0
             raise
         finally:
-            self._tell("everything has ended")
+            self._end_all()
+
+    def _run(self, app_port: int) -> int:
+        self._triton.begin()
+        self._write_state()
+        # The app needs as long to start as the models do: both at once.
+        self._start_app(app_port)
+        self._triton.await_ready()
+        self._say_ready()
+        self._traffic = TrafficProcess(
+            self._triton.http_url,
+            rate_scale=self._options.rate_scale,
+            log_path=self._triton.run_folder / "traffic.log",
+        )
+        self._switch_traffic(self._options.profile)
+        self._write_state()
+        if self._await_app(app_port):
+            self._tell(f"open http://{HOST}:{app_port} in a browser; Ctrl-C ends everything")
+        return self._watch()
 
     # Signals and words.
 
@@ -155,6 +164,7 @@ class Launcher:
         print(f"sandbox: {line}", file=sys.stderr, flush=True)
 
     def _say_ready(self) -> None:
+        self._ready = True
         for name, reason in self._triton.not_ready().items():
             self._tell(f"model {name} is not ready ({reason})")
         self._tell(
@@ -176,7 +186,6 @@ class Launcher:
     def _start_app(self, port: int) -> None:
         if not self._options.app_command:
             return
-        self._write_state()
         environment = dict(os.environ)
         environment[STATE_VARIABLE] = str(self._triton.run_folder / STATE_FILE)
         environment[APP_PORT_SETTING] = str(port)
@@ -186,8 +195,6 @@ class Launcher:
             self._app = start_bound(command, environment=environment, folder=PROJECT_ROOT)
         except OSError as error:
             raise SandboxError(f"The app's command cannot be started: {error}.") from error
-        if self._await_app(port):
-            self._tell(f"open http://{HOST}:{port} in a browser; Ctrl-C ends everything")
 
     def _await_app(self, port: int) -> bool:
         deadline = time.monotonic() + APP_START_SECONDS
@@ -225,6 +232,8 @@ class Launcher:
 
     def _restart_triton(self) -> None:
         self._restart.clear()
+        self._ready = False
+        self._write_state()
         self._tell("restarting tritonserver")
         try:
             self._triton.restart()
@@ -271,6 +280,7 @@ class Launcher:
             grpc_url=self._triton.grpc_url,
             metrics_url=self._triton.metrics_url,
             server_running=self._triton.running,
+            server_ready=self._ready and self._triton.running,
             server_pid=self._triton.pid,
             launcher_pid=os.getpid(),
             log_path=str(self._triton.log_path),
@@ -282,12 +292,18 @@ class Launcher:
             write_json(self._triton.run_folder / STATE_FILE, asdict(state))
             self._written = state
 
-    def _end_children(self) -> None:
+    def _end_all(self) -> None:
+        if self._written is None:
+            # Nothing has begun, nobody wants to hear of an end.
+            self._triton.close()
+            return
         self._tell("ending the app, the traffic and tritonserver")
         if self._app is not None:
             end_group(self._app, APP_STOP_SECONDS)
         if self._traffic is not None:
             self._traffic.stop()
+        self._triton.close()
+        self._tell("everything has ended")
 
 
 def restart_running() -> list[int]:

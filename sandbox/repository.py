@@ -21,6 +21,8 @@ _FAULTS = Path(__file__).parent / "models" / "faults"
 # Models that go wrong on purpose, by name; never loaded unasked, see Sandbox.add_model and extra_models.
 FAULT_MODELS = {config.parent.name: config.parent for config in sorted(_FAULTS.glob("*/config.pbtxt"))}
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
+# Weights of ONNX models are linked.
+_IGNORED_OF_ONNX = shutil.ignore_patterns("__pycache__", "*.pyc", "model.onnx")
 
 
 def model_sources(project_root: Path) -> dict[str, Path]:
@@ -73,9 +75,10 @@ def place_model(
         )
     # Made whole beside the repository and moved in at once: Triton rescans the folder whenever it is asked.
     partial = repository.parent / f"{target.name}.partial"
-    shutil.copytree(source, partial, ignore=_IGNORED)
     config = (source / "config.pbtxt").read_text(encoding="utf-8")
-    if _ONNX_BACKEND.search(config):
+    is_onnx = _ONNX_BACKEND.search(config) is not None
+    shutil.copytree(source, partial, ignore=_IGNORED_OF_ONNX if is_onnx else _IGNORED)
+    if is_onnx:
         _run_onnx_in_python(source, partial, onnx_files)
     config = derive_config(config, name=name, parameters=parameters or {})
     (partial / "config.pbtxt").write_text(config, encoding="utf-8")
@@ -110,7 +113,5 @@ def _run_onnx_in_python(source: Path, target: Path, onnx_files: Mapping[str, Pat
         weights = own if own.is_file() else onnx_files.get(source.name)
         if weights is None:
             raise SandboxError(f"The ONNX model {source.name} has no {version.name}/model.onnx.")
-        link = version / "model.onnx"
-        link.unlink(missing_ok=True)
-        link.symlink_to(weights.resolve())
+        (version / "model.onnx").symlink_to(weights.resolve())
         shutil.copyfile(ONNX_RUNNER, version / "model.py")

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -124,19 +125,39 @@ class Sandbox:
     # Its life.
 
     def start(self) -> None:
-        """Make the working repository and start the server; SandboxError in one sentence if that fails."""
+        """Make the working repository, start the server and wait for it; SandboxError if that fails."""
+        try:
+            self.begin()
+            self.await_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self) -> None:
+        """The part of `start` that does not wait: addresses, id and pid are known then; close() is due."""
         if self._run is not None:
             raise SandboxError("The sandbox is already started: use restart().")
         self._install = find_install(self.options.project_root)
         self._ports = choose_ports(self.options)
         self._onnx_files = cached_onnx_files(self._install, self.options.project_root, self._tell)
         self._run = RunFolder()
-        try:
-            self._fill_run_folder(self._install)
-            self._launch()
-        except BaseException:
-            self.close()
-            raise
+        self._fill_run_folder(self._install)
+        self._launch()
+
+    def await_ready(self) -> None:
+        """Wait for the HTTP endpoint, which opens when all start-up models are tried; SandboxError if not."""
+        deadline = time.monotonic() + self.options.start_seconds
+        while time.monotonic() < deadline:
+            if self._interrupted.is_set():
+                raise SandboxError("The start was interrupted.")
+            if not self.running:
+                raise SandboxError(f"tritonserver ended while starting: {self._last_error()}")
+            if self._listens():
+                return
+            time.sleep(_POLL_SECONDS)
+        raise SandboxError(
+            f"tritonserver did not answer within {self.options.start_seconds:g} s: {self._last_error()}"
+        )
 
     def stop(self) -> None:
         """SIGTERM, wait, then SIGKILL; the repository and the log stay for restart()."""
@@ -147,6 +168,7 @@ class Sandbox:
         """Stop if it runs, and start again on the same ports, with the same id and repository."""
         self.stop()
         self._launch()
+        self.await_ready()
 
     def kill(self, number: signal.Signals) -> None:
         """Send any signal to tritonserver alone (SIGKILL, SIGSTOP, SIGCONT ...), as an accident would."""
@@ -225,7 +247,6 @@ class Sandbox:
                 output=log,
                 folder=self.run_folder,
             )
-        self._await_listening()
 
     def _command(self, install: TritonInstall) -> list[str]:
         options = self.options
@@ -256,22 +277,17 @@ class Sandbox:
             command.append(f"--cache-config=local,size={options.cache_bytes}")
         return [*command, *options.extra_args]
 
-    def _await_listening(self) -> None:
-        """Wait for the HTTP endpoint, which opens when every start-up model has been tried."""
-        deadline = time.monotonic() + self.options.start_seconds
-        while time.monotonic() < deadline:
-            if self._interrupted.is_set():
-                raise SandboxError("The start was interrupted.")
-            if not self.running:
-                raise SandboxError(f"tritonserver ended while starting: {self._last_error()}")
-            try:
-                if self._call("GET", "/v2/health/live")[0] == http.HTTPStatus.OK:
-                    return
-            except OSError:
-                time.sleep(_POLL_SECONDS)
-        raise SandboxError(
-            f"tritonserver did not answer within {self.options.start_seconds:g} s: {self._last_error()}"
-        )
+    def _listens(self) -> bool:
+        """Whether HTTP answers and, since it is opened last, the metrics port too."""
+        try:
+            if self._call("GET", "/v2/health/live")[0] != http.HTTPStatus.OK:
+                return False
+            if "--allow-metrics=false" in self.options.extra_args:
+                return True
+            socket.create_connection((HOST, self._ports[2]), timeout=_CALL_SECONDS).close()
+        except OSError:
+            return False
+        return True
 
     def _last_error(self) -> str:
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
