@@ -19,10 +19,11 @@ key=${TRITON_ADMIN_KEY:-}
 [[ $key =~ ^[A-Za-z0-9._~-]{16,}$ ]] ||
     refuse "TRITON_ADMIN_KEY must be at least 16 letters, digits or ._~- characters; set it in .env"
 
+models=${TRITON_LOAD_MODELS:-}
 load=()
 # No pathname expansion, or "*" would become the names of files.
 set -f
-for name in ${TRITON_LOAD_MODELS//,/ }; do
+for name in ${models//,/ }; do
     [[ $name != '*' ]] ||
         refuse "TRITON_LOAD_MODELS must name the models one by one: * would load whatever is in the repository"
     [[ $name =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] ||
