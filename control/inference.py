@@ -47,7 +47,7 @@ class InferenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer. `latency_us` is what the client waited: connecting, sending, the server, receiving."""
+    """The answer. `latency_us` is what the client waited, over an open connection."""
 
     model: str
     version: str
@@ -86,6 +86,8 @@ def infer(server: Server, config: ModelConfig, request: InferenceRequest) -> Rep
     The client is made, used and closed here: it must not leave its thread.
     """
     with triton_client(server, request.timeout_seconds, request.model) as client:
+        # Opens the connection, whose cost is not the model's: gevent starts its resolver for the first one.
+        client.is_server_live(headers=dict(server.headers) or None)
         return infer_with(client, server, config, request)
 
 

@@ -71,7 +71,8 @@ class Course:
 
     def say(self, stage: str) -> None:
         """What goes on now, in a few words: "unloading resnet18"."""
-        self._journal.progress(self._job.id, stage)
+        if stage != self._job.record.stage:
+            self._journal.progress(self._job.id, stage)
 
     def sent(self) -> None:
         """From here on something has left for the server."""

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from control.actions import Conclusion, Outcome
+from control.consequences import steps
 from control.inference import InferenceRequest, Reply, check_request, infer
 from control.performer import Course, Work
 from control.ports import StatisticsReader
@@ -62,13 +63,13 @@ def _split(
 ) -> ServerSplit:
     if isinstance(before, SourceError):
         return ServerSplit((), f"No split: the statistics could not be read. {before.sentence}")
-    steps = tuple(dict.fromkeys(step.model_name for step in config.ensemble_steps))
+    parts = steps(config)
     deadline = time.monotonic() + _COUNTED_WITHIN_SECONDS
     while True:
         after = _read(reader, request.server)
         if isinstance(after, SourceError):
             return ServerSplit((), f"No split: the statistics could not be read. {after.sentence}")
-        split = split_of_request(before, after, request.model, steps)
+        split = split_of_request(before, after, request.model, parts)
         if split.rows or time.monotonic() > deadline:
             return split
         time.sleep(_COUNTED_POLL_SECONDS)

@@ -25,6 +25,8 @@ from ui.view import View
 OFF = "Control is switched off in the settings: this page only shows."
 SHOWN_RECORDS = 10
 PAGE_ROWS = 100
+_SMALL = "font-size:.84rem"
+_COLUMNS = (("model", "24%"), ("state", "17%"), ("reason", "27%"))
 
 _OUTCOMES = {
     None: ("RUNNING", "info"),
@@ -118,7 +120,8 @@ def repository_table(found: Sequence[RepositoryRow], view: View) -> Html:
     """The rows as a table on wide screens and as cards on narrow ones."""
     several = len({row.key.server for row in found}) > 1
     shown = found[:PAGE_ROWS]
-    heads = [tag("th", name) for name in ("model", "state", "reason")]
+    # Fixed widths: the columns stay where they are while states and reasons change.
+    heads = [tag("th", name, style=f"width:{width}") for name, width in _COLUMNS]
     heads += [tag("th", name, class_="ts-right") for name in ("req/s", "pending", "last request")]
     table = tag(
         "table",
@@ -246,14 +249,11 @@ def _state(row: RepositoryRow, view: View) -> Html:
     facts = row.facts
     if row.running is not None:
         word = f"{row.running.action.kind.doing} {row.running.seconds(time.time()):.0f} s"
-        return span(word, class_="ts-state moving", data_tip=f"the index says: {row.state}")
+        index = div(f"the index says {row.state}", class_="ts-faint", style=_SMALL)
+        return div(span(word, class_="ts-state moving"), index)
     if facts.state in (ModelState.LOADING, ModelState.UNLOADING) and facts.since is not None:
         return span(f"{row.state} {human_duration(view.now - facts.since)}", class_="ts-state moving")
-    when = (
-        div(since(facts.since, view.now), class_="ts-faint", style="font-size:.84rem")
-        if facts.state
-        else None
-    )
+    when = div(since(facts.since, view.now), class_="ts-faint", style=_SMALL) if facts.state else None
     return div(span(row.state, class_=f"ts-state {row.state_class}"), when)
 
 

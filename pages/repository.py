@@ -1,0 +1,51 @@
+"""What is loaded, what is not and why; load, unload and reload models."""
+
+import streamlit as st
+
+from ui import confirm, repository, shell
+from ui.empty import empty_state
+from ui.header import header
+from ui.live import live
+from ui.panel import panel
+from ui.view import View
+
+shell.guard()
+
+
+def answer() -> None:
+    view = View.take()
+    header(view, *repository.answer(view))
+    panel(repository.banners(view), repository.told(), key="banners")
+
+
+def models() -> None:
+    view = View.take()
+    if not view.inventory.models:
+        panel(no_models(view), key="models")
+        return
+    found = repository.rows(view, st.session_state.get("model") or "")
+    panel(repository.repository_table(found, view), key="models")
+    panel(repository.journal(view), key="journal")
+
+
+def no_models(view: View):
+    if not any(one.answering for one in view.coverage):
+        return empty_state(
+            "No server answers, so its repository cannot be read.",
+            *(one.sentence for one in view.coverage if one.sentence),
+            todo=("Check that Triton runs and that the addresses in tritonscope.yml are right.",),
+        )
+    return empty_state(
+        "The repository has no model.",
+        todo=("Put a model folder into the server's model repository; it appears here by itself.",),
+    )
+
+
+confirm.take_from_address()
+live(answer, name="answer")
+st.text_input(
+    "Find a model", key="model", live=True, placeholder="Find a model", label_visibility="collapsed",
+    icon=":material/search:", type="search",
+)  # fmt: skip
+live(models, name="models")
+confirm.ask()

@@ -1,0 +1,68 @@
+"""Does the model answer, and how fast? One request, or the same request serially and concurrently."""
+
+import streamlit as st
+
+import runtime
+from control.actions import ActionKind
+from ui import experiment, shell, test_answer, test_request
+from ui.empty import empty_state
+from ui.header import header
+from ui.html import div
+from ui.live import live
+from ui.model_choice import choose_model, chosen_model
+from ui.panel import panel
+from ui.view import View
+
+shell.guard()
+OFF = "Control is switched off in the settings: nothing can be sent."
+
+
+def answer() -> None:
+    view = View.take()
+    key = chosen_model(view)
+    if key is None:
+        header(view, "No model is known yet.", "unknown")
+        return
+    header(view, f"Ask {key.label()} on {key.server}.", "fine" if is_ready(view, key) else "unknown")
+
+
+def is_ready(view, key) -> bool:
+    facts = view.facts(key)
+    return facts is not None and facts.state == "READY"
+
+
+def refusal_of(kind: ActionKind, key) -> str:
+    control = runtime.current().control
+    if control is None:
+        return OFF
+    decision = control.decide(key.server, kind, key.name)
+    return "" if decision.allowed else decision.reason
+
+
+def request_page() -> None:
+    view = View.take()
+    key = chosen_model(view)
+    if key is None:
+        panel(empty_state("There is no model to ask.", todo=("The page Repository loads one.",)), key="none")
+        return
+    config = test_request.config_of(view, key)
+    if isinstance(config, str):
+        panel(empty_state(config), key="none")
+        return
+    refusal = refusal_of(ActionKind.TEST_REQUEST, key)
+    left, right = st.columns([5, 6], gap="large")
+    with left:
+        prepared = test_request.form(key, config)
+        panel(div(refusal, class_="ts-warn") if refusal else test_request.preview(prepared), key="preview")
+        st.button(
+            "Send request", type="primary", key="send", on_click=test_request.send, args=(prepared,),
+            disabled=bool(refusal) or prepared.request is None, help=refusal or None, width="stretch",
+        )  # fmt: skip
+    with right:
+        test_answer.answer(test_request.job_of("test_job", key), test_request.refused("test_job"))
+    experiment.section(key, prepared, refusal_of(ActionKind.EXPERIMENT, key))
+
+
+choose_model()
+live(answer, name="answer")
+request_page()
