@@ -27,7 +27,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--no-app", action="store_true", help="Triton and traffic only")
     run.add_argument("--rate-scale", type=_positive, default=1.0, help="multiplies the traffic's rates")
 
-    commands.add_parser("restart", help="restart the Triton of a running `run`")
+    restart = commands.add_parser("restart", help="restart the Triton of a running `run`")
+    restart.add_argument("--http-port", type=int, help="of that run (default: the sandbox's)")
 
     traffic = commands.add_parser("traffic", help="send real requests to the example models")
     traffic.add_argument("profile", choices=tuple(PROFILES))
@@ -63,11 +64,9 @@ def _run(chosen: argparse.Namespace) -> int:
     return Launcher(options).run()
 
 
-def _restart(_chosen: argparse.Namespace) -> int:
-    asked = restart_running()
-    if not asked:
-        raise SandboxError("No sandbox is running: start one with `make run`.")
-    _tell(f"asked process {', '.join(str(pid) for pid in asked)} to restart tritonserver")
+def _restart(chosen: argparse.Namespace) -> int:
+    http_port = chosen.http_port or ports_from_environment()[0]
+    _tell(f"asked process {restart_running(http_port)} to restart tritonserver")
     return 0
 
 

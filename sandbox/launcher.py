@@ -306,13 +306,22 @@ class Launcher:
         self._tell("everything has ended")
 
 
-def restart_running() -> list[int]:
-    """Ask every running launcher of this user to restart its Triton; the process ids that were asked."""
-    asked = []
+def restart_running(http_port: int) -> int:
+    """Ask the launcher whose Triton serves HTTP on this port to restart it; its process id.
+
+    Other runs on the machine, which may be somebody else's work, are not touched. SandboxError if there is
+    no such run.
+    """
     for folder in living_run_folders():
-        state = folder / STATE_FILE
-        if state.is_file():
-            launcher_pid = int(json.loads(state.read_text(encoding="utf-8"))["launcher_pid"])
+        path = folder / STATE_FILE
+        if not path.is_file():
+            continue
+        state = json.loads(path.read_text(encoding="utf-8"))
+        if state["http_url"] == f"http://{HOST}:{http_port}":
+            launcher_pid = int(state["launcher_pid"])
             os.kill(launcher_pid, signal.SIGUSR1)
-            asked.append(launcher_pid)
-    return asked
+            return launcher_pid
+    raise SandboxError(
+        f"No sandbox of yours serves HTTP on port {http_port}: start one with `make run`, or name the first of "
+        "its ports with --http-port."
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -60,6 +61,7 @@ class Sandbox:
         self._ports = (0, 0, 0)
         self._onnx_files: dict[str, Path] = {}
         self._loaded_at_start: list[str] = []
+        self._log_start = 0
         self.stopped_in_time = True
 
     def __enter__(self) -> Self:
@@ -241,6 +243,7 @@ class Sandbox:
             raise SandboxError("The sandbox is not started.")
         self._tell(f"starting tritonserver with {len(self._loaded_at_start)} models")
         with self.log_path.open("ab") as log:
+            self._log_start = log.seek(0, os.SEEK_END)
             self._process = start_bound(
                 self._command(self._install),
                 environment=self._install.child_environment(),
@@ -290,9 +293,12 @@ class Sandbox:
         return True
 
     def _last_error(self) -> str:
-        lines = self.log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        # Triton's lines begin with the level's letter.
-        errors = [line for line in lines if line.startswith(("E", "error"))]
+        """The last error tritonserver wrote since it was started last, in its own words."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            lines = log.read().decode("utf-8", errors="replace").strip().splitlines()
+        # Triton's log lines begin with the level's letter; a refused option is named before the usage text.
+        errors = [line for line in lines if re.match(r"E\d|error|\S*tritonserver: ", line)]
         return (errors or lines or ["its log is empty."])[-1]
 
     def _call(self, method: str, path: str) -> tuple[int, bytes]:

@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from sandbox import PortTakenError, Sandbox, SandboxOptions, free_ports
+from sandbox.__main__ import main
 from sandbox.launcher import STATE_FILE, TRAFFIC_FILE, write_json
 from sandbox.options import PROJECT_ROOT
 from sandbox.ports import is_taken
@@ -148,8 +149,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 class TestRun:
     def test_it_serves_switches_traffic_survives_triton_and_ends_with_one_signal(
-        self, run: Run, until: Any
+        self, run: Run, until: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(run.folder))
         until(run.app_answers, 60)
         state = until(lambda: run.state().get("traffic_running") and run.state())
         assert state["traffic_running"] == state["traffic_wanted"] == "healthy"
@@ -165,7 +167,7 @@ class TestRun:
         until(lambda: run.state()["server_running"] is False, 3)
         assert run.app_answers()
         assert "python -m sandbox restart" in run.told()
-        run.process.send_signal(signal.SIGUSR1)
+        assert main(["restart", "--http-port", str(run.ports[0])]) == 0
         until(lambda: run.state()["server_running"] and run.state()["server_pid"] != state["server_pid"], 30)
 
         run.process.send_signal(signal.SIGINT)
@@ -190,6 +192,17 @@ class TestRun:
         remove_abandoned()
         assert not folder.exists()
         assert shared_memory(key) == []
+
+    def test_a_restart_reaches_only_the_run_on_its_port(
+        self, run: Run, until: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(run.folder))
+        state = until(lambda: run.state().get("server_ready") and run.state(), 60)
+        other_port = run.ports[1]
+        assert main(["restart", "--http-port", str(other_port)]) == 2
+        assert f"No sandbox of yours serves HTTP on port {other_port}" in capsys.readouterr().err
+        assert run.state()["server_pid"] == state["server_pid"]
+        assert "restarting" not in run.told()
 
     def test_a_taken_app_port_is_named_with_its_setting(self, triton: Sandbox, tmp_path: Path) -> None:
         taken = triton.http_url.rpartition(":")[2]
