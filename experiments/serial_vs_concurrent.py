@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from control.actions import Conclusion, Outcome
+from control.consequences import steps
 from control.inference import InferenceRequest, check_request, infer
 from control.performer import Course, Work
 from control.ports import StatisticsReader
@@ -195,11 +196,11 @@ class _Halves:
         """The increase, once all our requests are counted (a moment after their answers)."""
         if before is None:
             return None
-        steps = tuple(dict.fromkeys(step.model_name for step in self.config.ensemble_steps))
+        parts = steps(self.config)
         deadline = time.monotonic() + _COUNTED_WITHIN_SECONDS
         while True:
             after = self._statistics()
-            rows = increase(before, after, (model, *steps)) if after is not None else None
+            rows = increase(before, after, (model, *parts)) if after is not None else None
             counted = sum(row.requests for row in rows or () if row.model == model)
             if counted >= succeeded or time.monotonic() > deadline:
                 return rows

@@ -132,6 +132,8 @@ def facts(view: View, asked: Asked) -> list[Html]:
 
 
 def _traffic(view: View, asked: Asked) -> str:
+    if asked.kind is ActionKind.LOAD and asked.model not in _ready(view, asked.server):
+        return f"{asked.model} is not loaded on {asked.server}: it gets no traffic now."
     rows = [row for row in view.report.models if _same(row.key, asked)]
     rates = [rate for row in rows if (rate := row.signals.number("requests_per_second")) is not None]
     waiting = [count for row in rows if (count := row.signals.number("pending")) is not None]

@@ -25,7 +25,7 @@ from ui.view import View
 OFF = "Control is switched off in the settings: this page only shows."
 SHOWN_RECORDS = 10
 PAGE_ROWS = 100
-_SMALL = "font-size:.84rem"
+_SMALL = "font-size:.84rem;font-weight:400"
 _COLUMNS = (("model", "24%"), ("state", "17%"), ("reason", "27%"))
 
 _OUTCOMES = {

@@ -136,8 +136,8 @@ def split_table(split: ServerSplit, latency_us: float) -> Html:
         data_tip=raw_tip(latency_us, Unit.US, "sending, the server, receiving, over an open connection"),
     )
     client = tag(
-        "tr", tag("td", "this client waited"), tag("td", waited, class_="ts-right"),
-        tag("td", span("the network and this client included", class_="ts-faint"), colspan="4"),
+        "tr", tag("td", "this client waited", span(", network included", class_="ts-faint")),
+        tag("td", waited, class_="ts-right"), tag("td", "", colspan="4"),
     )  # fmt: skip
     body = tag("tbody", client, [_split_row(row) for row in split.rows])
     table = tag("table", tag("thead", tag("tr", heads)), body, class_="ts-table")
