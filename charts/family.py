@@ -14,21 +14,30 @@ from telemetry.units import Unit
 def family(frame: Frame, label_names: tuple[str, ...], *, title: str, unit: Unit, rate: bool,
            range_: tuple[float, float]) -> Spec:  # fmt: skip
     """Each series of one family over time: a counter as its rate per second, anything else as it is."""
+    models = [key[label_names.index("model")] for key in frame.keys] if "model" in label_names else []
+    by_model = len(set(models)) == len(models)
     per_second = rate and unit is not Unit.PER_SECOND
     return Spec(
         title=title,
         unit=unit,
-        unit_text="{} per second" if per_second else "{}",
+        unit_text="{} per second" if per_second else "{}" if not rate else "per second",
         x=frame.times,
         traces=ranked(
             frame,
             lambda key: series_name(label_names, key),
-            lambda key: model_color(hashlib.blake2s(repr(key).encode(), digest_size=8).hexdigest()),
+            lambda key: _color(label_names, key, by_model),
             additive=rate,
         ),
         range=range_,
         height=280,
     ).or_empty("No value of this family was recorded in this time.")
+
+
+def _color(label_names: tuple[str, ...], key: GroupKey, by_model: bool) -> str:
+    """The model's own colour where each model has one series, else a colour of the series itself."""
+    if by_model and "model" in label_names:
+        return model_color(key[label_names.index("model")])
+    return model_color(hashlib.blake2s(repr(key).encode(), digest_size=8).hexdigest())
 
 
 def series_name(label_names: tuple[str, ...], key: GroupKey) -> str:

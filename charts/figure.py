@@ -201,7 +201,10 @@ def _layout(spec: Spec, top: float, right_unit: tuple[float, str] | None) -> dic
             ],
         }
     else:
-        layout["xaxis"] = axis | {"type": "category", "title": {"text": spec.x_title, "standoff": 6}}
+        layout["xaxis"] = axis | {
+            "type": "category",
+            "title": {"text": spec.x_title, "standoff": 6, "font": {"size": 11}},
+        }
     if right_unit is not None:
         right = {"overlaying": "y", "side": "right", "tickmode": "auto", "nticks": 5}
         layout["yaxis2"] = axis | right | {"ticksuffix": f" {right_unit[1]}", "range": [0, right_unit[0]]}

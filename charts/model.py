@@ -179,7 +179,7 @@ def quantiles(
     return Spec(
         title="Quantiles",
         unit=Unit.US,
-        unit_text="{} request time",
+        unit_text="{}, request time",
         x=first.times,
         traces=tuple(
             Trace(name, single(frame), shades[at % len(shades)])

@@ -20,7 +20,7 @@ def found_text() -> str:
     return (st.session_state.get("find") or "").strip()
 
 
-def table() -> None:
+def answer() -> None:
     view = View.take()
     rows = families(view)
     total = sum(len(row.samples) for row in rows)
@@ -35,7 +35,14 @@ def table() -> None:
         return
     words = f"{len(rows)} families with {total:,} samples on the servers' metrics pages"
     header(view, f"{words}, {custom} of them custom." if custom else f"{words}.", "fine")
+
+
+def table() -> None:
+    view = View.take()
+    rows = families(view)
     found = [row for row in rows if row.matches(found_text())]
+    if not rows:
+        return
     if not found:
         panel(empty_state(f"No family, help text or label contains {found_text()!r}."), key="families")
         return
@@ -63,6 +70,7 @@ def chosen() -> None:
         )
 
 
+live(answer, name="answer")
 st.text_input(
     "Find a family", key="find", live=True, placeholder="Find a family, a label or a model", type="search",
     label_visibility="collapsed", icon=":material/search:",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import runtime
-
 from history.events import Event
 from triage.context import ServerCoverage
 from ui.format import counted, moment
@@ -54,7 +53,10 @@ def _seen(view: View) -> Html | str:
         "the server answers" if answering else "the server does not answer"
     )  # fmt: skip
     checked = f"{view.judgement.rules} rules checked"
-    failed = [line for one in view.coverage for line in _failed(one)]
+    silent = [
+        span(one.sentence, class_="ts-warn") for one in view.coverage if not one.answering and one.sentence
+    ]
+    failed = [*silent, *(line for one in view.coverage if one.answering for line in _failed(one))]
     return join([words, checked, *failed], between=" · ")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -57,11 +58,26 @@ class FamilyRow:
         return any(text in f"{name}={value}".casefold() for one in self.samples for name, value in one.labels)
 
 
-def families(view: View) -> list[FamilyRow]:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One metrics page as it was read; equal readings are the same page."""
+
+    server: str
+    at: float
+    page: MetricsPage = field(compare=False, repr=False)
+
+
+def families(view: View) -> tuple[FamilyRow, ...]:
     """All families on the last metrics pages of the servers looked at, by name; custom ones last."""
+    return _families(tuple(_pages(view)))
+
+
+@lru_cache(maxsize=4)
+def _families(pages: tuple[_Read, ...]) -> tuple[FamilyRow, ...]:
+    """The same for every part of the page and every viewer until a page is read again."""
     rows: dict[str, FamilyRow] = {}
     samples: dict[str, list[Sample]] = {}
-    for server, page in _pages(view):
+    for server, page in ((read.server, read.page) for read in pages):
         for name, declared in page.families.items():
             if name not in rows or not rows[name].help:
                 rows[name] = FamilyRow(name, declared.kind, declared.help, name not in CATALOGUE, ())
@@ -72,15 +88,15 @@ def families(view: View) -> list[FamilyRow]:
             rows.setdefault(name, FamilyRow(name, Kind.UNTYPED, "", name not in CATALOGUE, ()))
             samples.setdefault(name, []).append(Sample(server, series.name, series.labels, value, text))
     found = [replace(row, samples=tuple(samples.get(name, ()))) for name, row in rows.items()]
-    return sorted(found, key=lambda row: (row.custom, row.name))
+    return tuple(sorted(found, key=lambda row: (row.custom, row.name)))
 
 
-def _pages(view: View) -> Iterable[tuple[str, MetricsPage]]:
+def _pages(view: View) -> Iterable[_Read]:
     ring = runtime.current().ring
     for one in view.coverage:
         scrape = ring.last(one.server, Source.METRICS)
         if scrape is not None and isinstance(scrape.payload, MetricsPage):
-            yield one.server, scrape.payload
+            yield _Read(one.server, scrape.at, scrape.payload)
 
 
 def chart_of(row: FamilyRow, view: View) -> Spec:

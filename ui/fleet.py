@@ -9,13 +9,14 @@ import numpy as np
 from history.protocol import Frame
 from signals.definition import Level
 from signals.report import GpuSignals
-from telemetry.scrape import FloatArray
+from telemetry.scrape import FloatArray, Source
 from telemetry.units import Unit, human, human_duration
 from ui.format import formula
 from ui.tiles import Better, Tile
 from ui.view import View
 
 _IDLE = "no request finished in the window"
+_SILENT = "the metrics page did not answer the last time"
 _NO_GPU = "Triton reports no GPU metrics: no GPU, no driver, MIG mode, another DCGM agent, or switched off"
 
 
@@ -129,6 +130,10 @@ def _gpu_tiles(view: View) -> list[Tile]:
     ]  # fmt: skip
 
 
+def _page_failed(view: View, server: str) -> bool:
+    return any(Source.METRICS in one.failed_sources for one in view.coverage if one.server == server)
+
+
 def _fill(gpu: GpuSignals) -> float:
     return gpu.signals.number("memory_used_ratio") or 0.0
 
@@ -145,7 +150,7 @@ def _gpu_tile(
         course=course if course is not None else np.empty(0),
         range_seconds=view.shown_seconds,
         formula=f"{formula(signal, Level.GPU)}\n{gpu.key.uuid} on {gpu.key.server}",
-        why="not reported for this GPU",
+        why=_SILENT if _page_failed(view, gpu.key.server) else "not reported for this GPU",
         top=top,
         suffix=suffix,
         stale=_stale(view),

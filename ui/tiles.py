@@ -15,6 +15,8 @@ from ui.html import Html, div, join, span, tag
 
 _NOTICEABLE = 0.05
 """A change smaller than this share of the value is not called one."""
+_MUCH = 2.0
+"""Amber from this factor on: whether users are hurt is what findings say, not a tile."""
 _BEGINNING = 0.1
 """The start of the range: its first tenth, averaged."""
 
@@ -81,7 +83,8 @@ def _change(tile: Tile) -> Html:
     if abs(tile.value - before) <= _NOTICEABLE * max(abs(before), abs(tile.value)):
         return div(f"steady for {over}", class_="ts-change")
     rising = tile.value > before
-    verdict = ("bad" if rising else "good") if tile.better is Better.LOWER else ""
+    much_worse = tile.better is Better.LOWER and tile.value >= _MUCH * before
+    verdict = "warn" if much_worse else ""
     words = f"{'▲' if rising else '▼'} was {human(before, tile.unit)} {over} ago"
     return div(words, class_=f"ts-change {verdict}".rstrip())
 
