@@ -18,6 +18,7 @@ from collectors.reading import (
     words,
     wrong_shape,
 )
+from telemetry.catalogue import MEMORY_REPORTED
 from telemetry.facts import BatchSizeStatistics, DurationTotals, MemoryUse, ModelStatistics
 from telemetry.identity import Server
 from telemetry.scrape import Notice, Samples, Scrape, Series, Source
@@ -136,7 +137,8 @@ def statistics_samples(rows: Sequence[ModelStatistics]) -> Samples:
         for batch in row.batches:
             _add_batch(values, row, batch)
         for use in row.memory or ():
-            labels = (("device", str(use.device_id)), ("kind", use.kind), *model)
+            where = (("device", str(use.device_id)), ("kind", use.kind))
+            labels = (*where, model[0], ("source", MEMORY_REPORTED), model[1])
             values[Series("tritonscope_model_memory_bytes", labels)] = float(use.byte_size)
     return Samples(tuple(values), np.array(list(values.values()), dtype=np.float64))
 

@@ -18,8 +18,6 @@ from telemetry.scrape import Source
 
 GONE_SECONDS = 3600.0
 """How long a model that is in no answer any more stays in the list."""
-SELF_QUEUEING_BACKENDS = ("vllm", "tensorrtllm")
-"""Backends that queue and batch inside themselves, so that Triton's queue and latency figures mean little."""
 
 NAMING_FAMILIES = tuple(name for name in MODEL_FAMILIES if name != "nv_inference_request_failure")
 """Families whose series prove that a model is there; failure series survive the unload of their model."""
@@ -62,8 +60,7 @@ class ModelFacts:
     @property
     def queues_itself(self) -> bool:
         """Its backend queues and batches inside itself: decoupled models, vLLM, TensorRT-LLM."""
-        config = self.config
-        return config is not None and (config.decoupled or config.backend in SELF_QUEUEING_BACKENDS)
+        return self.config is not None and self.config.queues_itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from signals.parts import (
     queued_by_triton,
     without_ensembles,
 )
+from telemetry.catalogue import MEMORY_REPORTED
 from telemetry.units import Unit
 
 
@@ -43,6 +44,7 @@ def _batching() -> tuple[Definition, ...]:
     executions_rate = OrElse(Rate(EXECUTIONS), Rate(MODEL_EXECUTIONS), on=MODEL)
     instances = Fact(FactFamily.INSTANCES)
     busy = Scale(queued_by_triton(BUSY_US), 1e-6)
+    memory = Gauge("tritonscope_model_memory_bytes", DEVICED, where=(("source", MEMORY_REPORTED),))
     return (
         *both(
             "inferences_total",
@@ -141,8 +143,8 @@ def _batching() -> tuple[Definition, ...]:
             Unit.BYTES,
             "Memory by device",
             "memory the backend allocated at load, as it reports it",
-            Gauge("tritonscope_model_memory_bytes", DEVICED),
-            OverModels(Gauge("tritonscope_model_memory_bytes", DEVICED)),
+            memory,
+            OverModels(memory),
             keys=("kind", "device"),
         ),
     )

@@ -57,7 +57,7 @@ class SignalFacts:
             if facts.queues_itself:
                 inside.add(name)
             if facts.ensemble:
-                steps[name] = _steps(facts)
+                steps[name] = facts.config.step_uses if facts.config is not None else {}
                 versions[name] = max((facts, versions.get(name, facts)), key=_serving)
         chosen = {name: facts.key.version for name, facts in versions.items()}
         return cls(instances, steps, chosen, frozenset(inside), frozen)
@@ -70,13 +70,6 @@ class SignalFacts:
         """The key with the version under which the model is shown (only an ensemble's changes)."""
         version = self.ensemble_version.get((key[0], key[1]))
         return key if version is None or key[2] == version else (key[0], key[1], version, *key[3:])
-
-
-def _steps(facts: ModelFacts) -> dict[str, int]:
-    uses: dict[str, int] = {}
-    for step in facts.config.ensemble_steps if facts.config is not None else ():
-        uses[step.model_name] = uses.get(step.model_name, 0) + 1
-    return uses
 
 
 def _serving(facts: ModelFacts) -> tuple[bool, int]:

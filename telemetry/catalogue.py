@@ -37,6 +37,9 @@ class Metric:
     enabled_by: str = ""
 
 
+MEMORY_REPORTED = "reported"
+"""Label `source` of memory that Triton's statistics report, as against memory seen from outside."""
+
 _MODEL = ("model", "version")
 _GPU = ("gpu_uuid",)
 _C, _G, _S, _H = Kind.COUNTER, Kind.GAUGE, Kind.SUMMARY, Kind.HISTOGRAM
@@ -56,6 +59,12 @@ def _summary(name: str, what: str) -> Metric:
 
 def _statistics(name: str, unit: Unit, labels: tuple[str, ...], text: str, kind: Kind = _C) -> Metric:
     return Metric(f"tritonscope_{name}", kind, unit, labels, text, source=Source.STATISTICS)
+
+
+def _fact(
+    name: str, unit: Unit, labels: tuple[str, ...], text: str, source: Source = Source.CONFIG
+) -> Metric:
+    return Metric(f"tritonscope_{name}", _G, unit, labels, text, source=source)
 
 
 _ROWS: tuple[Metric, ...] = (
@@ -148,17 +157,68 @@ _ROWS: tuple[Metric, ...] = (
     _statistics(
         "model_memory_bytes",
         Unit.BYTES,
-        (*_MODEL, "kind", "device"),
+        (*_MODEL, "kind", "device", "source"),
         "Memory the backend allocated at load, as it reports it; absent when it reports nothing",
         _G,
     ),
-    Metric(
-        "tritonscope_model_state",
-        _G,
+    _statistics("batch_size", Unit.INFERENCES, _MODEL, "Executions by batch size since the load", _H),
+    _fact(
+        "model_state",
         Unit.NONE,
         (*_MODEL, "state"),
         "1 for the state the repository index gives the model",
-        source=Source.INDEX,
+        Source.INDEX,
+    ),
+    _fact(
+        "model_load_failed",
+        Unit.NONE,
+        (*_MODEL, "reason_class"),
+        "1 for a model that could not be loaded, with the kind of the failure",
+        Source.INDEX,
+    ),
+    _fact("model_instances", Unit.COUNT, _MODEL, "Instances of a ready model; none for an ensemble"),
+    _fact(
+        "model_queues_itself",
+        Unit.NONE,
+        ("model",),
+        "1 for a ready model whose backend queues and batches inside itself",
+    ),
+    _fact(
+        "ensemble_step",
+        Unit.COUNT,
+        ("model", "step"),
+        "How often the ensemble `model` calls the model `step` for one request",
+    ),
+    _fact(
+        "model_max_batch_size",
+        Unit.INFERENCES,
+        _MODEL,
+        "Largest batch a ready model takes; 0: it has no batches",
+    ),
+    _fact(
+        "model_dynamic_batching",
+        Unit.NONE,
+        _MODEL,
+        "1 if Triton forms batches for the ready model, 0 if it does not",
+    ),
+    _fact(
+        "model_max_queue_delay_us",
+        Unit.US,
+        _MODEL,
+        "How long the batcher holds a request back for a larger batch; absent without one",
+    ),
+    _fact(
+        "model_preferred_batch_size",
+        Unit.NONE,
+        (*_MODEL, "batch_size"),
+        "1 for each batch size the batcher prefers",
+    ),
+    _fact(
+        "server_info",
+        Unit.NONE,
+        ("server", "name", "version"),
+        "1; the server's id in the configuration, its own name and its version",
+        Source.METADATA,
     ),
     Metric("DCGM_FI_DEV_GPU_UTIL", _G, Unit.RATIO, ("UUID",), "GPU utilization in percent (dcgm-exporter)"),
     Metric("DCGM_FI_DEV_FB_USED", _G, Unit.BYTES, ("UUID",), "GPU memory in use in MiB (dcgm-exporter)"),

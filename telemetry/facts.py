@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+SELF_QUEUEING_BACKENDS = ("vllm", "tensorrtllm")
+"""Backends that queue and batch inside themselves, so that Triton's queue and latency figures mean little."""
+
 
 class ModelState(StrEnum):
     """States of the repository index. NEVER_LOADED is ours for an entry without version and state."""
@@ -155,6 +158,19 @@ class ModelConfig:
     def ensemble(self) -> bool:
         """True for a pipeline of other models."""
         return self.platform == "ensemble" or bool(self.ensemble_steps)
+
+    @property
+    def queues_itself(self) -> bool:
+        """Its backend queues and batches inside itself: decoupled models, vLLM, TensorRT-LLM."""
+        return self.decoupled or self.backend in SELF_QUEUEING_BACKENDS
+
+    @property
+    def step_uses(self) -> dict[str, int]:
+        """How often an ensemble calls each of its steps for one request; empty for any other model."""
+        uses: dict[str, int] = {}
+        for step in self.ensemble_steps:
+            uses[step.model_name] = uses.get(step.model_name, 0) + 1
+        return uses
 
     @property
     def instance_count(self) -> int | None:
