@@ -1,0 +1,76 @@
+"""What the process answers beside its pages: health, its own metrics, plotly's script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+
+import runtime
+import server
+from collectors.exposition import SeriesCache, read_page
+from runtime import Runtime
+from settings import Settings
+from telemetry.catalogue import Kind
+from telemetry.identity import Server
+from telemetry.scrape import Scrape, Source
+
+CASES = Path(__file__).parent.parent / "fixtures" / "cases"
+
+
+@pytest.fixture
+def process() -> Iterator[Runtime]:
+    """A runtime of one server, fed with one page; its poller knows no source to ask."""
+    process = Runtime(Settings(servers=(Server("s1", None, None),)))
+    page = read_page((CASES / "a02_counter_suffix.prom").read_text(), SeriesCache())
+    process.accept(Scrape("s1", Source.METRICS, 1_700_000_000.0, 0.01, page.samples, page))
+    runtime.install(process)
+    yield process
+    runtime.shut_down()
+
+
+def request(path: str) -> Request:
+    return Request({"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""})
+
+
+def test_health_is_503_only_when_the_poller_is_dead(process: Runtime) -> None:
+    answer = asyncio.run(server._healthz(request("/healthz")))
+    assert answer.status_code == 503
+    assert json.loads(bytes(answer.body))["status"] == "dead"
+    process.start()
+    answer = asyncio.run(server._healthz(request("/healthz")))
+    assert answer.status_code == 200
+    assert json.loads(bytes(answer.body)) == {
+        "status": "ok",
+        "poller_age_seconds": 0.0,
+        "servers": {"s1": None},
+    }
+
+
+def test_its_own_metrics_are_a_metrics_page(process: Runtime) -> None:
+    page = read_page(server.own_metrics(process).decode())
+    assert page.notices == ()
+    values = {
+        series.name: value for series, value in zip(page.samples.series, page.samples.values, strict=True)
+    }
+    assert values["tritonscope_reports_total"] == process.effort.reports == 1
+    assert values["tritonscope_report_duration_seconds"] == process.effort.last_report_seconds
+    assert values["tritonscope_history_bytes"] == process.ring.nbytes() > 0
+    assert page.families["tritonscope_poller_failures_total"].kind is Kind.COUNTER
+    assert page.families["tritonscope_findings"].kind is Kind.GAUGE
+    assert not [series for series in page.samples.series if series.name.startswith("nv_")]
+
+
+def test_plotlys_script_is_the_one_of_the_package() -> None:
+    script = server.plotly_script()
+    assert script.stat().st_size > 1_000_000
+    with script.open(encoding="utf-8") as text:
+        assert "plotly.js v" in text.read(200)
+
+
+def test_the_addresses() -> None:
+    assert [route.path for route in server.routes()] == ["/healthz", "/metrics", "/plotly.min.js"]
