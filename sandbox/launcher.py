@@ -322,6 +322,6 @@ def restart_running(http_port: int) -> int:
             os.kill(launcher_pid, signal.SIGUSR1)
             return launcher_pid
     raise SandboxError(
-        f"No sandbox of yours serves HTTP on port {http_port}: start one with `make run`, or name the first of "
-        "its ports with --http-port."
+        f"No sandbox of yours serves HTTP on port {http_port}: start one with `make run`, or name the first "
+        "of its ports with --http-port."
     )

@@ -38,9 +38,13 @@ class RunFolder:
         """How the names of this run's shared memory regions begin."""
         return shared_memory_prefix(self.key)
 
+    def remove_shared_memory(self) -> None:
+        """Remove what the run's server left in shared memory; its processes must have ended."""
+        remove_shared_memory(self.key)
+
     def remove(self) -> None:
         """Remove the folder and the run's shared memory; its processes must have ended."""
-        remove_shared_memory(self.key)
+        self.remove_shared_memory()
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 

@@ -165,6 +165,8 @@ class Sandbox:
         """SIGTERM, wait, then SIGKILL; the repository and the log stay for restart()."""
         if self._process is not None:
             self.stopped_in_time = end_group(self._process, self.options.stop_seconds)
+            # A server that ends with connections open leaves its regions, and restarts would add them up.
+            self._folder.remove_shared_memory()
 
     def restart(self) -> None:
         """Stop if it runs, and start again on the same ports, with the same id and repository."""

@@ -59,6 +59,7 @@ class TestLife:
         self, small: Sandbox, until: Any
     ) -> None:
         before, name = small.pid, small.server_id
+        regions = len(shared_memory(name.removeprefix("tritonscope-")))
         assert len(group_members(before)) > 1
         small.kill(signal.SIGKILL)
         assert small.wait_ended() == -signal.SIGKILL
@@ -68,6 +69,8 @@ class TestLife:
         assert small.pid != before
         assert requests.get(f"{small.http_url}/v2", timeout=5).json()["name"] == name
         assert states(small)["batch_add_model"] == "READY"
+        # The killed server left its shared memory; the restart removed it.
+        assert len(shared_memory(name.removeprefix("tritonscope-"))) == regions == 1
 
     def test_stopped_by_a_signal_it_still_ends_without_leftovers(self, small: Sandbox) -> None:
         ports = [
@@ -142,8 +145,9 @@ def run(tmp_path: Path) -> Iterator[Run]:
     started = Run(tmp_path)
     yield started
     if started.process.poll() is None:
-        started.process.kill()
-        started.process.wait()
+        # Politely, so that a test that is done with it leaves no shared memory.
+        started.process.terminate()
+        started.process.wait(30)
     started.words.close()
 
 

@@ -1,4 +1,4 @@
-"""batch_cost_model: OUTPUT_MEAN = mean of INPUT's four numbers; one cost per execution, a small one per row."""
+"""batch_cost_model: OUTPUT_MEAN = mean of INPUT's four numbers; a cost per execution and one per row."""
 
 import json
 import time
