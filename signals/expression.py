@@ -144,18 +144,20 @@ class Sum(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Difference(Expression):
-    """The difference of two expressions, where both have a value."""
+    """The difference of two expressions, where both have a value. `on`: labels that PromQL matches."""
 
     one: Expression
     other: Expression
+    on: By = ()
 
     def evaluate(self, evaluation: Evaluation) -> Frame:
         """one - other."""
         return frames.combined(evaluation.of(self.one), evaluation.of(self.other), np.subtract)
 
     def promql(self, dialect: Dialect) -> str:
-        """`(one - other)`."""
-        return f"({self.one.promql(dialect)} - {self.other.promql(dialect)})"
+        """`(one - other)`; the labels of the first stay."""
+        match = f" on ({dialect.labels(self.on)}) group_left ()" if self.on else ""
+        return f"({self.one.promql(dialect)} -{match} {self.other.promql(dialect)})"
 
 
 @dataclass(frozen=True, slots=True)

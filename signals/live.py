@@ -44,7 +44,7 @@ def measure(server: Server, window_seconds: float, *, timeout_seconds: float = 3
     transport = Transport(server, timeout_seconds=timeout_seconds)
     _watch(ring, _repeated(server, transport, timeout_seconds), window_seconds)
     for collector in _once(server, transport, timeout_seconds):
-        ring.accept(collector.collect())
+        _read(ring, collector)
     _read_configs(ring, server, transport, timeout_seconds)
     return _report(ring, server)
 
@@ -55,13 +55,19 @@ def _watch(ring: Ring, collectors: list[Collector], window_seconds: float) -> No
     start = time.monotonic()
     while True:
         begun = time.monotonic()
-        scrapes = [collector.collect() for collector in collectors]
-        for scrape in scrapes:
-            ring.accept(scrape)
+        answered = [_read(ring, collector) for collector in collectors]
         left = start + window_seconds - begun
-        if left <= _CLOSE_SECONDS or not any(scrape.ok for scrape in scrapes):
+        if left <= _CLOSE_SECONDS or not any(answered):
             return
         time.sleep(max(0.0, min(interval, left) - (time.monotonic() - begun)))
+
+
+def _read(ring: Ring, collector: Collector) -> bool:
+    """One reading into the ring; False if it failed or nothing had to be asked."""
+    scrape = collector.collect()
+    if scrape is not None:
+        ring.accept(scrape)
+    return scrape is not None and scrape.ok
 
 
 def _report(ring: Ring, server: Server) -> Report:
@@ -105,7 +111,5 @@ def _read_configs(ring: Ring, server: Server, transport: Transport, timeout_seco
         return
     collector = ConfigCollector(server, transport, lambda: ready, timeout_seconds=timeout_seconds)
     for _ in range(-(-len(ready) // MODELS_PER_ROUND)):
-        scrape = collector.collect()
-        ring.accept(scrape)
-        if not scrape.ok:
+        if not _read(ring, collector):
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from history.protocol import By
-from signals.evaluation import MODEL, NAME, Expression
+from signals.evaluation import MODEL, NAME, SERVER, Expression
 from signals.expression import (
     Difference,
     Gauge,
@@ -84,7 +84,7 @@ def executions(plain: bool = False) -> Expression:
 def of_clients(successes: Expression) -> Expression:
     """Each client's request once: all successes without those that ensembles asked of their steps."""
     everything = OverModels(successes)
-    return OrElse(Difference(everything, OverModels(TimesSteps(successes))), everything)
+    return OrElse(Difference(everything, OverModels(TimesSteps(successes)), on=SERVER), everything)
 
 
 def client_failures(plain: bool = False) -> Expression:
@@ -93,7 +93,7 @@ def client_failures(plain: bool = False) -> Expression:
     by_name = failures(NAME, plain)
     ensembles = Only(by_name, FactFamily.ENSEMBLE_STEP)
     twice = Smaller(ensembles, OverSteps(by_name, ensembles, by=NAME))
-    return OrElse(Difference(everything, OverModels(twice)), everything)
+    return OrElse(Difference(everything, OverModels(twice), on=SERVER), everything)
 
 
 QUEUE = Increase(QUEUE_US)

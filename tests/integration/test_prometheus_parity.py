@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import math
 import random
 import threading
@@ -20,10 +21,10 @@ from collectors.config import parse_config
 from collectors.statistics import parse_statistics, statistics_samples
 from history.protocol import Grid
 from history.ring import Ring
-from sandbox import Sandbox, SandboxOptions
+from sandbox import FAULT_MODELS, Sandbox, SandboxOptions
 from sandbox.traffic_requests import infer_request
-from signals.definition import LABELS, Definition
-from signals.definitions import DEFINITIONS
+from signals.definition import LABELS, Definition, Level
+from signals.definitions import DEFINITIONS, definition
 from signals.evaluation import Dialect, Evaluation
 from signals.facts import FactFamily, SignalFacts
 from telemetry.errors import Unreachable
@@ -34,6 +35,19 @@ pytestmark = pytest.mark.integration
 
 SERVER = "sandbox"
 MODELS = ("batch_add_model", "batch_cost_model", "resnet18", "label_head", "ensemble_pipeline")
+ALL_MODELS = (*MODELS, "flaky", "flaky_pipe", "decoupled_thread")
+FLAKY_PIPE = """
+name: "flaky_pipe"
+platform: "ensemble"
+input [ { name: "INPUT" data_type: TYPE_FP32 dims: [ 1 ] } ]
+output [ { name: "OUTPUT" data_type: TYPE_FP32 dims: [ 1 ] } ]
+ensemble_scheduling { step [ {
+  model_name: "flaky" model_version: -1
+  input_map { key: "INPUT" value: "INPUT" } output_map { key: "OUTPUT" value: "OUTPUT" }
+} ] }
+"""
+NOT_IN_THE_SANDBOX = {"cache_hit_ratio", "memory_bytes_by_device"}
+"""No model has a response cache, and the python backend reports no memory."""
 JOBS = {"triton": Source.METRICS, "facts": Source.STATISTICS}
 BATCH_SIZES = range(1, 33)
 
@@ -64,16 +78,26 @@ def traffic(url: str, per_second: Mapping[str, float]) -> Iterator[None]:
 
 
 def _send(url: str, model: str, rate: float, over: threading.Event) -> None:
-    request = infer_request(model, 1, random.Random(1))
+    path, body, headers = _request(model)
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
     due = time.monotonic()
     while not over.wait(max(0.0, due - time.monotonic())):
         due = max(due + 1 / rate, time.monotonic() - 1.0)
         try:
-            connection.request("POST", f"/v2/models/{model}/infer", request.body, request.headers)
+            connection.request("POST", f"/v2/models/{model}/{path}", body, headers)
             connection.getresponse().read()
         except (OSError, http.client.HTTPException):
             connection.close()
+
+
+def _request(model: str) -> tuple[str, bytes, dict[str, str]]:
+    if model == "decoupled_thread":
+        return "generate_stream", b'{"INPUT": 1.0}', {"Content-Type": "application/json"}
+    if model.startswith("flaky"):
+        tensor = {"name": "INPUT", "shape": [1], "datatype": "FP32", "data": [1.0]}
+        return "infer", json.dumps({"inputs": [tensor]}).encode(), {}
+    request = infer_request(model, 1, random.Random(1))
+    return "infer", request.body, request.headers
 
 
 class Facts:
@@ -83,7 +107,7 @@ class Facts:
         self._url = url
         configs = {
             name: parse_config(requests.get(f"{url}/v2/models/{name}/config", timeout=5).json())
-            for name in MODELS
+            for name in ALL_MODELS
         }
         self.signal_facts = SignalFacts(
             instances={
@@ -97,6 +121,7 @@ class Facts:
                 if config.ensemble
             },
             ensemble_version={(SERVER, name): "1" for name, config in configs.items() if config.ensemble},
+            queues_itself=frozenset((SERVER, name) for name, config in configs.items() if config.decoupled),
         )
         self._lines = list(self._fact_lines())
 
@@ -106,6 +131,8 @@ class Facts:
         for (_, name), steps in self.signal_facts.steps.items():
             for step, uses in steps.items():
                 yield f'{FactFamily.ENSEMBLE_STEP}{{model="{name}",step="{step}"}} {uses}'
+        for _, name in self.signal_facts.queues_itself:
+            yield f'{FactFamily.QUEUES_ITSELF}{{model="{name}"}} 1'
 
     def page(self) -> str:
         """The page now; without statistics while the server does not answer."""
@@ -204,7 +231,7 @@ def differences(ours: Table, theirs: Table, relative: float) -> list[str]:
     return found
 
 
-# ---- the tests
+# ---- identical samples
 
 
 @pytest.fixture(scope="module")
@@ -212,10 +239,22 @@ def observed(
     tmp_path_factory: pytest.TempPathFactory, until: Until
 ) -> Iterator[tuple[Ring, Facts, Any, Grid]]:
     """Prometheus has watched a load, an unload, a kill and a restart under traffic."""
-    options = SandboxOptions(http_port=0, grpc_port=0, metrics_port=0, models=MODELS)
+    pipe = tmp_path_factory.mktemp("models") / "flaky_pipe"
+    (pipe / "1").mkdir(parents=True)
+    (pipe / "config.pbtxt").write_text(FLAKY_PIPE, encoding="utf-8")
+    extra = (FAULT_MODELS["flaky"], FAULT_MODELS["decoupled_thread"], pipe)
+    options = SandboxOptions(http_port=0, grpc_port=0, metrics_port=0, models=MODELS, extra_models=extra)
     with Sandbox(options) as triton:
         facts = Facts(triton.http_url)
-        rates = {"batch_add_model": 15.0, "batch_cost_model": 20.0, "ensemble_pipeline": 1.5, "resnet18": 1.0}
+        rates = {
+            "batch_add_model": 15.0,
+            "batch_cost_model": 20.0,
+            "ensemble_pipeline": 1.5,
+            "resnet18": 1.0,
+            "flaky": 4.0,
+            "flaky_pipe": 5.0,
+            "decoupled_thread": 0.5,
+        }
         with (
             TextPage(facts.page) as page,
             PrometheusServer(
@@ -277,5 +316,25 @@ def test_on_identical_samples_a_signal_is_that_of_its_promql(
     ring, facts, prometheus, grid = observed
     ours = of_ring(ring, facts.signal_facts, row, grid, 20.0)
     theirs = of_prometheus(prometheus, row, grid, "20s")
+    assert bool(ours) == (row.name not in NOT_IN_THE_SANDBOX)
     found = differences(ours, theirs, 1e-3)
     assert not found, "\n".join(found[:20])
+
+
+def test_failures_of_an_ensemble_are_one_each(
+    observed: tuple[Ring, Facts, PrometheusServer, Grid],
+) -> None:
+    """The comparison above covers halving and overlap only if requests to the ensemble failed."""
+    ring, facts, _, grid = observed
+    end = Grid(grid.end, grid.end, 1.0)
+    evaluation = Evaluation(ring, facts.signal_facts, 10.0, end)
+
+    def number(name: str, level: Level, *key: str) -> float:
+        column = evaluation.of(definition(name, level).expression).column((SERVER, *key))
+        assert column is not None
+        return float(column[0])
+
+    pipe = number("failures_total", Level.MODEL, "flaky_pipe", "1")
+    step = number("failures_total", Level.MODEL, "flaky", "1")
+    assert pipe > 0 and step > pipe
+    assert number("failures_total", Level.SERVER) == step
