@@ -47,7 +47,10 @@ _SUFFIX: dict[Unit, str] = {
 
 
 def significant(value: float, digits: int = _SIGNIFICANT_DIGITS) -> str:
-    """A number with `digits` significant digits, thousands grouped, never in exponent form below 1e15."""
+    """A number with `digits` significant digits, thousands grouped, never in exponent form below 1e15.
+
+    Whole numbers are counts and stay whole: 4,501,500 requests are not 4,500,000.
+    """
     if math.isnan(value):
         return "n/a"
     if math.isinf(value):
@@ -56,9 +59,10 @@ def significant(value: float, digits: int = _SIGNIFICANT_DIGITS) -> str:
         return "0"
     if abs(value) >= 1e15 or abs(value) < 1e-6:
         return f"{value:.{digits - 1}e}"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    rounded = round(value, decimals)
-    text = f"{rounded:,.{decimals}f}"
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    text = f"{round(value, decimals):,.{max(0, decimals)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -77,10 +81,15 @@ def scale_for(value: float, unit: Unit) -> tuple[float, str]:
 
 
 def human(value: float | None, unit: Unit) -> str:
-    """A value as a person reads it: `1.9 s`, `18.2 GiB`, `62 %`, `1,240 /s`; an en dash for None."""
+    """A value as a person reads it: `1.9 s`, `18.2 GiB`, `62 %`, `1,240 /s`; an en dash for None.
+
+    NaN (`n/a`) and infinity have no unit that could be scaled.
+    """
     if value is None:
         return NOT_REPORTED
-    if value == 0 and unit in (Unit.US, Unit.NS, Unit.SECONDS):
+    if not math.isfinite(value):
+        return significant(value)
+    if value == 0 and unit in (Unit.US, Unit.NS, Unit.MS, Unit.SECONDS):
         return "0 s"
     divisor, name = scale_for(value, unit)
     number = significant(value / divisor)
