@@ -112,7 +112,7 @@ def words_of(facts: ModelFacts, ready: set[str]) -> tuple[str, str, str]:
         return word, class_, "never loaded, or its config was refused: Triton does not tell them apart"
     missing = missing_steps(facts.config, ready) if facts.state is ModelState.UNAVAILABLE else ()
     if missing:
-        return word, class_, f"stopped because {', '.join(missing)} is not loaded"
+        return word, class_, f"an ensemble, and not loaded of its steps: {', '.join(missing)}"
     return word, class_, "in no answer of the server any more" if facts.gone else ""
 
 

@@ -1,0 +1,222 @@
+"""The page Repository: values on the page, what is switched off and why, and one sending per click."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+import streamlit as st
+
+from control.actions import Action, ActionKind, Conclusion, Outcome
+from control.performer import Course
+from control.policy import CONTROL_REFUSED, NONE_OR_POLL
+from telemetry.errors import AlreadyRunning
+from tests.pages.write_side import NotingControl, install, open_page, panel
+from ui import confirm, repository
+from ui.view import View
+
+
+def row(html: str, model: str) -> str:
+    """One row of the table; the cards follow the table."""
+    found: str = re.findall(rf'<tr[^>]*data-key="lab\n{model}\n[^"]*".*?</tr>', html, flags=re.DOTALL)[0]
+    return found
+
+
+def words(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html)).strip()
+
+
+def test_every_model_is_there_with_state_reason_and_traffic() -> None:
+    install()
+    page = open_page("repository")
+    assert not page.exception
+    assert "4 of 8 models are loaded; broken_init, needs_onnx could not be loaded." in words(
+        panel(page, "header")
+    )
+    html = panel(page, "models")
+    assert words(row(html, "fast_add")).startswith("fast_add v1 ready since ")
+    assert "RuntimeError: cannot find weights at /models/broken_init/1/weights.pt" in row(html, "broken_init")
+    assert "initialize" not in html
+    assert "the server has no backend &#x27;onnxruntime&#x27;" in row(html, "needs_onnx")
+    assert "never loaded, or its config was refused" in words(row(html, "never_loaded"))
+    # 11,735 requests in the 10 s between both readings.
+    assert "requests_per_second" in row(html, "fast_add")
+    rate = float(re.findall(r">([\d,.]+)</span></td>", row(html, "fast_add"))[0].replace(",", ""))
+    assert rate > 100
+    assert "–" in row(html, "broken_init")
+    # The same rows again as cards for a phone.
+    assert len(re.findall(r'class="ts-card( page)?"', html)) == 8
+
+
+def test_the_buttons_offer_what_makes_sense() -> None:
+    install()
+    html = panel(open_page("repository"), "models")
+    assert re.findall(r'aria-label="(\w+) fast_add"', row(html, "fast_add")) == ["unload", "reload", "test"]
+    assert re.findall(r'aria-label="(\w+) broken_init"', row(html, "broken_init")) == ["load"]
+    assert "do=unload&amp;on=lab&amp;what=fast_add" in row(html, "fast_add")
+    assert "aria-disabled" not in html
+
+
+def test_the_address_finds_a_model() -> None:
+    install()
+    html = panel(open_page("repository", model="fast"), "models")
+    assert re.findall(r'data-key="lab\n(\w+)', html) == ["fast_add", "fast_add"]
+
+
+def test_read_only_says_why_and_every_button_is_off() -> None:
+    install(control=False)
+    page = open_page("repository")
+    assert "Read-only: control of lab is not switched on." in words(panel(page, "banners"))
+    html = panel(page, "models")
+    assert not re.findall(r"do=\w+", html)
+    assert 'aria-disabled="true"' in row(html, "fast_add")
+    assert "write control: true at this server" in row(html, "fast_add")
+
+
+def test_a_wrong_control_mode_turns_the_buttons_off_with_the_reason_and_can_be_asked_again() -> None:
+    control = install()
+    control.policy.note_control_mode("lab", NONE_OR_POLL)
+    page = open_page("repository")
+    assert CONTROL_REFUSED in words(panel(page, "banners"))
+    assert "--model-control-mode=explicit" in row(panel(page, "models"), "fast_add")
+    assert 'href="test_request' in row(panel(page, "models"), "fast_add")
+    page = open_page("repository", do="ask-again", on="lab")
+    assert panel(page, "banners") == ""
+    assert control.control_mode("lab") is None
+
+
+def test_a_click_asks_first_and_sends_nothing() -> None:
+    control = install()
+    page = open_page("repository", do="unload", on="lab", what="fast_add")
+    assert not page.exception
+    assert [button.label for button in page.button] == ["Leave it", "Unload"]
+    question = words(panel(page, "question"))
+    assert re.search(r"Traffic now on lab: [\d,.]+ requests/s, \d+ waiting, last request", question)
+    assert "pipeline uses this model and will stop too." in question
+    assert "Requests under way and in the queue are finished" in question
+    assert control.performed == []
+    assert "do" not in page.query_params
+
+
+def test_unloading_an_ensemble_asks_about_its_steps() -> None:
+    install()
+    page = open_page("repository", do="unload", on="lab", what="pipeline")
+    (box,) = page.checkbox
+    assert box.label == "Also unload its steps (fast_add, slow_add)"
+    assert box.value is False
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """A session without a page: the dialog's buttons call these functions."""
+    state: dict[str, object] = {}
+    monkeypatch.setattr(st, "session_state", state)
+    return state
+
+
+def asked(kind: ActionKind = ActionKind.UNLOAD) -> confirm.Asked:
+    return confirm.Asked(kind, "lab", "fast_add", "click-1")
+
+
+def done(course: Course) -> Conclusion:
+    return Conclusion(Outcome.DONE, f"{course.action.model} is unloaded")
+
+
+def test_yes_is_sent_once_however_often_it_is_clicked(session: dict[str, object]) -> None:
+    control = install()
+    control.answers = done
+    session["repository_asked"] = asked()
+    for _ in range(5):
+        confirm.send(True)
+    (action,) = control.performed
+    assert (action.kind, action.server, action.model, action.token) == (
+        ActionKind.UNLOAD, "lab", "fast_add", "click-1",
+    )  # fmt: skip
+    assert action.unload_dependents
+    # A second tab that shows the same question does not send it again either.
+    session["repository_asked"] = asked()
+    confirm.send()
+    assert len(control.records()) == 1
+
+
+def test_leaving_sends_nothing(session: dict[str, object]) -> None:
+    control = install()
+    session["repository_asked"] = asked()
+    confirm.leave()
+    confirm.send()
+    assert control.performed == []
+
+
+def test_a_click_that_is_not_sent_says_why(
+    session: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = install()
+
+    def busy(action: object) -> None:
+        raise AlreadyRunning(
+            "Already running, since 14:02:11 by local: unloading fast_add. Nothing was sent."
+        )
+
+    monkeypatch.setattr(control, "perform", busy)
+    session["repository_asked"] = asked()
+    confirm.send()
+    told = repository.told()
+    assert told is not None and "NOT SENT" in told
+    assert "Already running, since 14:02:11 by local: unloading fast_add. Nothing was sent." in words(told)
+
+
+def ended(control: NotingControl, conclusion: Conclusion) -> None:
+    control.answers = lambda course: conclusion
+    control.perform(Action(ActionKind.LOAD, "lab", "broken_init")).wait(5.0)
+
+
+def test_the_outcome_is_shown_afterwards_with_the_servers_text_behind_a_fold() -> None:
+    control = install()
+    ended(control, Conclusion(Outcome.FAILED, "broken_init v1 not loaded: RuntimeError: x", "At: /models(6)"))
+    for _ in range(2):
+        html = panel(open_page("repository"), "journal")
+        assert "FAILED" in html
+        assert "broken_init v1 not loaded: RuntimeError: x" in words(html)
+        assert "<summary>the server&#x27;s text</summary>" in html
+        assert "At: /models(6)" in html
+    assert len(control.performed) == 1
+
+
+def test_an_action_under_way_is_visible_in_its_row_until_it_ends() -> None:
+    control = install()
+    go = threading.Event()
+
+    def slow(course: Course) -> Conclusion:
+        course.say("loading never_loaded")
+        assert go.wait(20.0)
+        return Conclusion(Outcome.DONE, "never_loaded is loaded")
+
+    control.answers = slow
+    job = control.perform(Action(ActionKind.LOAD, "lab", "never_loaded"))
+    page = open_page("repository")
+    assert re.search(
+        r"never_loaded loading \d+ s the index says not loaded",
+        words(row(panel(page, "models"), "never_loaded")),
+    )
+    assert 'aria-disabled="true"' in row(panel(page, "models"), "never_loaded")
+    assert "RUNNING" in panel(page, "journal")
+    go.set()
+    job.wait(5.0)
+    page = open_page("repository")
+    assert "DONE never_loaded is loaded" in words(panel(page, "journal"))
+
+
+def test_an_ensemble_whose_step_is_missing_says_so() -> None:
+    install(state="default_5_unloaded")
+    html = row(panel(open_page("repository"), "models"), "pipeline")
+    assert words(html).startswith("pipeline v1 unloaded since")
+    assert "an ensemble, and not loaded of its steps: slow_add" in html
+
+
+def test_markup_in_a_models_name_is_shown_literally() -> None:
+    control = install()
+    html = str(confirm.button("load", "load", "lab", "<b>x</b>&", View.take().filters))
+    assert "<b>x</b>" not in html
+    assert "&lt;b&gt;x&lt;/b&gt;&amp;" in html
+    assert control.performed == []
