@@ -19,7 +19,7 @@ from control.actions import Conclusion, Record
 from control.facade import Control
 from control.journal import Journal
 from experiments.fresh_reader import FreshReader
-from history.events import EventKind, EventLog
+from history.events import Event, EventKind, EventLog
 from history.inventory import Inventory
 from history.protocol import Frame, Grid
 from history.ring import Ring
@@ -41,6 +41,7 @@ from triage.verdict import Clock, Verdict, local_clock, verdict
 Result = TypeVar("Result")
 
 _LOADED_ANEW = (EventKind.LOAD, EventKind.RELOAD, EventKind.RESTART, EventKind.UP, EventKind.VERSION)
+_EVENT_MEMORY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Runtime:
         self._rulebook = rulebook if rulebook is not None else load_rulebook()
         self._configs: dict[str, ConfigCollector] = {}
         self._ready: dict[str, Mapping[str, Hashable]] = {}
+        self._followed: dict[str, frozenset[Event]] = {}
         self.control: Control | None = Control(
             lambda: self.servers,
             FreshReader(lambda: self.servers),
@@ -264,7 +266,13 @@ class Runtime:
             self.poller.poke(server_id, Source.CONFIG)
 
     def _follow_events(self, scrape: Scrape) -> None:
-        for event in self.events.events(since=scrape.at, server=scrape.server):
+        # A reload is only known at the reading after the one that showed it: look a little further back.
+        recent = self.events.events(since=scrape.at - _EVENT_MEMORY_SECONDS, server=scrape.server)
+        followed = self._followed.get(scrape.server, frozenset())
+        self._followed[scrape.server] = frozenset(recent)
+        for event in recent:
+            if event in followed:
+                continue
             if event.kind in _LOADED_ANEW:
                 self._reread(scrape.server, event.model.name if event.model else None)
             if event.kind in (EventKind.RESTART, EventKind.UP) and self.control is not None:
@@ -274,6 +282,7 @@ class Runtime:
         collector = self._configs.get(server_id)
         if collector is not None:
             collector.reread(model)
+            self.poller.poke(server_id, Source.CONFIG)
 
     def _acted(self, record: Record) -> None:
         """An action on the repository was sent or has ended: look at once what became of it."""
@@ -281,7 +290,7 @@ class Runtime:
         self.poller.poke(server_id, Source.INDEX)
         if not record.running:
             self._reread(server_id, record.action.model)
-            for source in (Source.METRICS, Source.STATISTICS, Source.CONFIG):
+            for source in (Source.METRICS, Source.STATISTICS):
                 self.poller.poke(server_id, source)
 
 

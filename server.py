@@ -34,9 +34,9 @@ _WARM = ("numpy", "pandas", "pyarrow", "streamlit.dataframe_util", "tritonclient
 @asynccontextmanager
 async def lifespan(_app: object) -> AsyncIterator[None]:
     """Start the runtime with the process and stop it with the process."""
+    await asyncio.to_thread(runtime.current)
     for module in _WARM:
         importlib.import_module(module)
-    await asyncio.to_thread(runtime.current)
     # Streamlit collects garbage after every run of a page. Frozen, what was imported is not gone through
     # each time: that halves the processor time of an open page.
     gc.collect()

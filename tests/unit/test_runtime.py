@@ -13,6 +13,7 @@ import pytest
 import runtime as runtime_module
 from collectors.exposition import SeriesCache, read_page
 from collectors.repository import index_samples
+from collectors.statistics import parse_statistics, statistics_samples
 from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.journal import Journal
 from history.events import EventKind
@@ -50,6 +51,24 @@ class Feed:
 
     def index(self, at: float, *entries: IndexEntry) -> None:
         self._process.accept(Scrape(self._server, Source.INDEX, at, 0.01, index_samples(entries), entries))
+
+    def statistics(self, at: float, executions: int) -> None:
+        rows, _ = parse_statistics(
+            {
+                "model_stats": [
+                    {
+                        "name": "alpha",
+                        "version": "1",
+                        "inference_count": executions,
+                        "execution_count": executions,
+                        "last_inference": 1,
+                        "inference_stats": {"success": {"count": executions}, "fail": {"count": 0}},
+                    }
+                ]
+            }
+        )
+        samples = statistics_samples(rows)
+        self._process.accept(Scrape(self._server, Source.STATISTICS, at, 0.01, samples, rows))
 
     def metadata(self, at: float, name: str) -> None:
         payload = ServerMetadata(name, "2.51.0")
@@ -196,6 +215,20 @@ def test_configurations_are_read_as_soon_as_other_models_are_ready(
     assert pokes.taken() == []
     feed.failure(START + 8, Source.INDEX)
     feed.index(START + 12, ready("alpha"), ready("bravo"))
+    assert set(pokes.taken()) == {("sandbox", Source.CONFIG)}
+
+
+def test_after_a_reload_in_place_the_configuration_is_read_again(
+    process: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed, pokes = Feed(process), Pokes(process, monkeypatch)
+    for step, executions in enumerate((10, 12, 1)):
+        feed.page(START + 2 * step, "b07_overload_t0.prom")
+        feed.index(START + 2 * step, ready("alpha"))
+        feed.statistics(START + 2 * step + 0.1, executions)
+    pokes.taken()
+    feed.page(START + 6, "b07_overload_t0.prom")
+    assert [event.kind for event in process.events.events()] == [EventKind.RELOAD]
     assert pokes.taken() == [("sandbox", Source.CONFIG)]
 
 
