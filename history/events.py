@@ -22,6 +22,8 @@ from telemetry.scrape import Samples, Scrape, Source
 
 RETENTION_SECONDS = 2 * 3600.0
 MAX_EVENTS = 5000
+_OFTEN = (Source.METRICS, Source.STATISTICS)
+"""Sources asked at every interval."""
 _SAME_RESTART_SECONDS = 30.0
 """A new server name, fallen counters and fallen failures within this time are one restart."""
 
@@ -56,6 +58,8 @@ class _Server:
     """What the last readings of one server were, to compare the next ones with."""
 
     attempts: dict[Source, bool] = field(default_factory=dict)
+    failing_since: dict[Source, float] = field(default_factory=dict)
+    answered_at: float = float("-inf")
     answering: bool | None = None
     down_since: float | None = None
     down_since_page: bool = False
@@ -119,12 +123,11 @@ class EventLog:
 
 
 def _answering(state: _Server, scrape: Scrape) -> Iterator[Event]:
-    """DOWN when the last attempts at all sources failed, UP when one succeeds again."""
+    """DOWN when everything that is asked at every interval fails, UP when anything answers again."""
     state.attempts[scrape.source] = scrape.ok
-    if scrape.source is Source.CONFIG and state.answering is None:
-        return
-    answering = any(state.attempts.values())
-    if not scrape.ok and not answering:
+    _note_attempt(state, scrape)
+    answering = not _is_down(state)
+    if not answering:
         state.down_since_page = True
     if answering == state.answering:
         return
@@ -136,6 +139,22 @@ def _answering(state: _Server, scrape: Scrape) -> Iterator[Event]:
     elif before is False:
         down = "" if state.down_since is None else f" after {scrape.at - state.down_since:.0f} s"
         yield Event(scrape.at, scrape.server, None, EventKind.UP, f"{scrape.server} answers again{down}")
+
+
+def _note_attempt(state: _Server, scrape: Scrape) -> None:
+    # A refusal with an HTTP status is an answer: somebody is there.
+    if scrape.ok or (scrape.error is not None and scrape.error.status is not None):
+        state.answered_at = max(state.answered_at, scrape.at)
+        state.failing_since.pop(scrape.source, None)
+    else:
+        state.failing_since.setdefault(scrape.source, scrape.at)
+
+
+def _is_down(state: _Server) -> bool:
+    """The sources asked at every interval fail, and no other one answered since: those are asked rarely."""
+    often = [source for source in _OFTEN if source in state.attempts] or list(state.attempts)
+    failing = [state.failing_since[source] for source in often if source in state.failing_since]
+    return len(failing) == len(often) and state.answered_at < max(failing)
 
 
 def _changes(state: _Server, scrape: Scrape) -> Iterator[Event]:
