@@ -1,0 +1,116 @@
+"""The exporter: `python -m collectors.exporter` publishes for Prometheus what Triton's own page lacks.
+
+The servers are those of the settings (the environment and tritonscope.yml). This module alone of the
+collectors knows the settings: it is a command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+from collections.abc import Sequence
+
+import uvicorn
+
+from collectors.exporter_families import DEFAULT_MAX_SERIES, Options
+from collectors.exporter_http import Exporter
+from settings import load_settings
+from telemetry.identity import Server
+
+DEFAULT_ADDRESS = "127.0.0.1"
+DEFAULT_PORT = 9105
+_SPARE_REQUESTS = 32
+_REQUESTS_PER_SERVER = 4
+_STOP_SECONDS = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until ended by a signal; exit status 2 and one sentence if it cannot listen."""
+    options = _parser().parse_args(arguments)
+    settings = load_settings()
+    for notice in settings.notices:
+        where = notice.source if notice.line is None else f"{notice.source}, line {notice.line}"
+        print(f"{where}: {notice.text}", file=sys.stderr)
+    if not settings.servers:
+        print("No server is configured: set TRITONSCOPE_URL or write tritonscope.yml.", file=sys.stderr)
+        return 2
+    try:
+        listening = _listen(options.address, options.port)
+    except OSError as error:
+        print(
+            f"Nothing can listen on {options.address}:{options.port} ({error.strerror or error}): "
+            "choose another with --address and --port.",
+            file=sys.stderr,
+        )
+        return 2
+    with listening:
+        _announce(listening, settings.servers)
+        serve(listening, settings.servers, Options(options.raw_batch_sizes, options.max_series))
+    return 0
+
+
+def serve(listening: socket.socket, servers: Sequence[Server], options: Options) -> None:
+    """Answer on a listening socket until SIGINT or SIGTERM; too many requests at once are answered 503."""
+    exporter = Exporter(servers, options)
+    config = uvicorn.Config(
+        exporter.app(),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        limit_concurrency=_SPARE_REQUESTS + _REQUESTS_PER_SERVER * len(servers),
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        exporter.close()
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family, backlog=128)
+
+
+def _announce(listening: socket.socket, servers: Sequence[Server]) -> None:
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    ids = ", ".join(server.id for server in servers)
+    print(f"exporter on http://{shown}:{port}/probe?target=ID for {ids}", flush=True)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m collectors.exporter",
+        description="Publishes for Prometheus what Triton's own metrics page lacks.",
+    )
+    parser.add_argument("--address", default=DEFAULT_ADDRESS, help="address to listen on (%(default)s)")
+    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="port to listen on (%(default)s)")
+    parser.add_argument(
+        "--raw-batch-sizes",
+        action="store_true",
+        help="publish executions and compute time of every batch size, beside the histogram",
+    )
+    parser.add_argument(
+        "--max-series",
+        type=_positive,
+        default=DEFAULT_MAX_SERIES,
+        help="most series of one server; the least important families go first (%(default)s)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""The exporter's addresses: /probe reads one configured server, /metrics the only one, /healthz the process.
+
+A server is named by its id in the configuration; an address in a request is never asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from prometheus_client import ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from collectors.exporter_families import Options, families
+from collectors.exporter_reading import Target
+from telemetry.identity import Server
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+TIMEOUT_HEADER = "X-Prometheus-Scrape-Timeout-Seconds"
+DEFAULT_TIMEOUT_SECONDS = 10.0
+"""Prometheus' own default, for a request that does not say its time-out."""
+_LEAST_TIMEOUT_SECONDS, _MOST_TIMEOUT_SECONDS = 0.2, 120.0
+_READING_SHARE = 0.8
+"""Of the scrape's time-out; the rest is for writing the page and sending it."""
+_ANSWER_SHARE = 0.95
+_COMPRESSION_LEVEL = 3
+_SHOWN_IDS = 20
+
+
+def scrape_timeout_seconds(header: str | None) -> float:
+    """The time-out Prometheus says it has, within sensible bounds; its default if it says nothing usable."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        return DEFAULT_TIMEOUT_SECONDS
+    if not math.isfinite(seconds) or seconds <= 0:
+        return DEFAULT_TIMEOUT_SECONDS
+    return min(max(seconds, _LEAST_TIMEOUT_SECONDS), _MOST_TIMEOUT_SECONDS)
+
+
+class Exporter:
+    """The configured servers and the pages about them.
+
+    Each server has threads of its own and one reading at a time, so that one that hangs delays no other;
+    a second request for it meanwhile gets the same page.
+    """
+
+    def __init__(self, servers: Sequence[Server], options: Options | None = None) -> None:
+        self._options = options or Options()
+        self._targets = {server.id: Target(server) for server in servers}
+        self._threads = {
+            server.id: ThreadPoolExecutor(1, thread_name_prefix=f"probe-{server.id}") for server in servers
+        }
+        self._under_way: dict[str, asyncio.Future[list[Metric]]] = {}
+        self._probes: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the configured servers, in their order."""
+        return tuple(self._targets)
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        return Starlette(
+            routes=[
+                Route("/", self._index),
+                Route("/probe", self._probe),
+                Route("/metrics", self._metrics),
+                Route("/healthz", self._healthz),
+            ]
+        )
+
+    def close(self) -> None:
+        """Let all threads go; readings under way end by their own time-outs."""
+        for target in self._targets.values():
+            target.close()
+        for threads in self._threads.values():
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    # ---- addresses
+
+    async def _index(self, _request: Request) -> Response:
+        paths = [f"/probe?target={server_id}" for server_id in self.ids]
+        return PlainTextResponse("\n".join(("Tritonscope exporter", *paths, "/metrics", "/healthz", "")))
+
+    async def _healthz(self, _request: Request) -> Response:
+        return JSONResponse({"status": "ok", "servers": list(self.ids)})
+
+    async def _probe(self, request: Request) -> Response:
+        wanted = request.query_params.getlist("target")
+        if len(wanted) != 1:
+            return _refusal(400, f"name one server, for example /probe?target={self.ids[0]}. {self._known()}")
+        if wanted[0] not in self._targets:
+            return _refusal(404, f"no server {wanted[0][:80]!r} is configured here. {self._known()}")
+        found = await self._read(wanted[0], request)
+        return found if isinstance(found, Response) else await _page(found, request)
+
+    async def _metrics(self, request: Request) -> Response:
+        if len(self._targets) != 1:
+            text = f"{self._known()} Read each at /probe?target=ID: this page is about the exporter only."
+            return await _page(self._own(), request, comment=text)
+        found = await self._read(self.ids[0], request)
+        return found if isinstance(found, Response) else await _page([*found, *self._own()], request)
+
+    # ---- one server
+
+    async def _read(self, server_id: str, request: Request) -> list[Metric] | Response:
+        """The families of one server, or the refusal when a reading begun earlier takes all the time."""
+        timeout = scrape_timeout_seconds(request.headers.get(TIMEOUT_HEADER))
+        reading = self._under_way.get(server_id)
+        if reading is None or reading.done():
+            reading = self._under_way[server_id] = asyncio.get_running_loop().run_in_executor(
+                self._threads[server_id], self._families, server_id, _READING_SHARE * timeout
+            )
+        try:
+            # Shielded: others may wait for the same reading.
+            found = await asyncio.wait_for(asyncio.shield(reading), _ANSWER_SHARE * timeout)
+        except TimeoutError:
+            self._probes[server_id, "timeout"] += 1
+            return _refusal(503, f"server {server_id} is still being read after {timeout:g} s")
+        self._probes[server_id, "answered"] += 1
+        return found
+
+    def _families(self, server_id: str, limit_seconds: float) -> list[Metric]:
+        return families(self._targets[server_id].read(limit_seconds), self._options)
+
+    def _known(self) -> str:
+        more = len(self.ids) - _SHOWN_IDS
+        names = ", ".join(self.ids[:_SHOWN_IDS]) + (f" and {more} more" if more > 0 else "")
+        return f"Configured: {names}." if self.ids else "No server is configured."
+
+    def _own(self) -> list[Metric]:
+        """The exporter about itself."""
+        probes = CounterMetricFamily(
+            "tritonscope_exporter_probes_total", "Requests for a server's page", labels=["target", "outcome"]
+        )
+        for labels, count in sorted(self._probes.items()):
+            probes.add_metric(labels, count)
+        servers = GaugeMetricFamily(
+            "tritonscope_exporter_servers", "Servers in the configuration", value=len(self._targets)
+        )
+        return [servers, probes, *ProcessCollector(registry=None).collect()]
+
+
+class _Given(Collector):
+    """Families that are there already, for prometheus_client's writer."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = tuple(metrics)
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them."""
+        return iter(self._metrics)
+
+
+def page_text(metrics: Iterable[Metric]) -> bytes:
+    """Families in the text format 0.0.4."""
+    return generate_latest(_Given(metrics))
+
+
+async def _page(metrics: Sequence[Metric], request: Request, comment: str = "") -> Response:
+    packed = "gzip" in request.headers.get("Accept-Encoding", "")
+    body = await asyncio.to_thread(_body, metrics, comment, packed)
+    headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"} if packed else {}
+    return Response(body, media_type=CONTENT_TYPE, headers=headers)
+
+
+def _body(metrics: Sequence[Metric], comment: str, packed: bool) -> bytes:
+    body = page_text(metrics)
+    if comment:
+        body = f"# {comment}\n".encode() + body
+    return gzip.compress(body, _COMPRESSION_LEVEL) if packed else body
+
+
+def _refusal(status: int, sentence: str) -> Response:
+    return PlainTextResponse(f"{sentence}\n", status_code=status)
