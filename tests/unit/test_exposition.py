@@ -154,6 +154,19 @@ def test_a14_custom_families() -> None:
     assert values(page, "app_seen", "path") == {'C:\\x "y"': 2.0}
 
 
+def test_a18_three_thousand_models() -> None:
+    names = [f"tenant{number:05d}_model" for number in range(3000)]
+    lines = ["# TYPE nv_inference_request_success counter"]
+    lines += [
+        f'nv_inference_request_success{{model="{name}",version="1"}} {count}'
+        for count, name in enumerate(names, 1)
+    ]
+    page = read_page("\n".join((*lines, "")))
+    got = values(page, "nv_inference_request_success")
+    assert sum(got.values()) == 4_501_500
+    assert max(got, key=lambda name: got[name]) == "tenant02999_model"
+
+
 def test_a20_extremes() -> None:
     page = page_of("a20_extremes.prom")
     got = values(page, "app_gauge", "k")
