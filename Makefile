@@ -55,7 +55,8 @@ screenshots: setup $(VENV)/.browser ## Take every page's screenshots on the real
 	$(BIN)/python -m tools.screenshots
 
 .PHONY: up
-up: ## Start the GPU stack with docker compose
+up: ## Start the GPU stack with docker compose; writes an .env with random secrets if there is none
+	$(PYTHON) -m tools.environment_file
 	docker compose up --build
 
 .PHONY: down
@@ -70,8 +71,10 @@ lock: $(UV) ## Resolve the dependencies anew into requirements/*.lock
 		pyproject.toml -o requirements/app.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		pyproject.toml --group dev -c requirements/app.lock -o requirements/dev.lock
-	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-		requirements/triton.in -o requirements/triton.lock
+	$(UV) pip compile -q --python-platform x86_64-manylinux_2_35 --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url requirements/triton.in -o requirements/triton.lock
+	$(UV) pip compile -q --python-version 3.12 --generate-hashes --no-header --no-emit-index-url \
+		-c requirements/triton.lock requirements/models.in -o requirements/models.lock
 
 .PHONY: licences
 licences: setup ## Rewrite docs/licences.md from the installed packages
