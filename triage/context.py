@@ -132,8 +132,8 @@ _PARENTHESES = re.compile(r"\s*\([^)]*\)")
 def short_error(sentence: str) -> str:
     """The reason alone: `host:port is not reachable: connection refused` -> `connection refused`."""
     plain = _PARENTHESES.sub("", sentence).strip()
-    if ": " in plain:
-        return plain.rsplit(": ", 1)[1]
+    if (mark := "is not reachable: ") in plain:
+        return plain.rsplit(mark, 1)[1]
     first, _, rest = plain.partition(" ")
     return rest if ":" in first and rest else plain
 
