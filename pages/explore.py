@@ -1,5 +1,7 @@
 """Every family the servers report, as printed."""
 
+from math import inf
+
 import streamlit as st
 
 from ui import shell
@@ -59,7 +61,7 @@ def chosen() -> None:
         return
     text = found_text().casefold()
     matching = [one for one in row.samples if any(text in f"{k}={v}".casefold() for k, v in one.labels)]
-    samples = matching or row.samples
+    samples = sorted(matching or row.samples, key=lambda one: -one.value if one.value == one.value else inf)
     figure(chart_of(row, view), key="family", group="explore")
     several = len({one.server for one in row.samples}) > 1
     if samples:

@@ -7,6 +7,7 @@ from ui.changes import changes_and_coverage
 from ui.empty import empty_state
 from ui.findings import finding_cards
 from ui.fleet import overview_tiles
+from ui.format import counted
 from ui.header import header
 from ui.html import div
 from ui.live import live
@@ -46,7 +47,9 @@ def models() -> None:
     ]
     several = len({row.key.server for row in rows}) > 1
     table = model_table(found[:PAGE_ROWS], view.filters, several_servers=several)
-    count = f"{len(found)} of {len(rows)} models" if len(found) < len(rows) else f"{len(rows)} models"
+    count = counted(len(rows), "model")
+    if len(found) < len(rows):
+        count = f"{len(found):,} of {count}"
     if len(found) > PAGE_ROWS:
         count += f", the first {PAGE_ROWS} by harm and traffic shown: search to find the others"
     panel(div(count, class_="ts-more"), table, key="models")

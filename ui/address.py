@@ -16,27 +16,27 @@ FIXED = ("from", "to")
 _SEEN = "address_seen"
 
 
-def read(keys: tuple[str, ...]) -> None:
-    """Take the choices from the address, if it changed since it was written: a link, a new tab, "back".
+def read(page: str, keys: tuple[str, ...]) -> None:
+    """Take the choices of `page` from the address, if it changed since it was written: a link, "back".
 
     Run before any widget with one of these keys is drawn.
     """
     now = st.query_params.to_dict()
-    if now == st.session_state.get(_SEEN):
+    if (page, now) == st.session_state.get(_SEEN):
         return
     for key in keys:
         if key in now:
             st.session_state[key] = now[key]
         else:
             st.session_state.pop(key, None)
-    st.session_state[_SEEN] = now
+    st.session_state[_SEEN] = (page, now)
 
 
-def write(choices: Mapping[str, str | None]) -> None:
+def write(page: str, choices: Mapping[str, str | None]) -> None:
     """Put the choices into the address; None (the default) is left out. Parameters of others are kept."""
     now = st.query_params.to_dict()
     wanted = {key: value for key, value in now.items() if key not in choices}
     wanted |= {key: value for key, value in choices.items() if value}
     if wanted != now:
         st.query_params.from_dict(wanted)
-    st.session_state[_SEEN] = wanted
+    st.session_state[_SEEN] = (page, wanted)

@@ -101,7 +101,8 @@ def _show(job: Job | None, refusal: str) -> None:
 def _course(job: Job) -> None:
     progress = job.progress
     serial = progress.serial if isinstance(progress, Progress) else None
-    panel(running(job.record), table([serial]) if serial is not None else None, key="experiment")
+    half = div(table([serial]), style="margin-top:.7rem") if serial is not None else None
+    panel(running(job.record), half, key="experiment")
 
 
 def _ended(job: Job) -> None:

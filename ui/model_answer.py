@@ -5,7 +5,7 @@ from __future__ import annotations
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey
 from telemetry.reasons import reason_line
-from telemetry.units import Unit, human
+from telemetry.units import Unit, human, human_duration
 from triage.finding import Severity
 from ui.format import since
 from ui.html import Child, Html, join, span
@@ -28,8 +28,9 @@ def answer_of(view: View, key: ModelKey) -> tuple[str, str]:
         return f"{name} failed to load: {reason_line(facts.reason)}.", "look"
     if facts is not None and facts.state not in (None, ModelState.READY):
         return f"{name} is {STATES[facts.state][0]}.", "unknown"
-    if view.stale_seconds(key.server) is not None:
-        return f"{key.server} does not answer: what follows about {name} is from before.", "unknown"
+    age = view.stale_seconds(key.server)
+    if age is not None:
+        return f"{key.server} is silent: the figures of {name} are {human_duration(age)} old.", "unknown"
     if facts is not None and facts.queues_itself:
         return (
             f"{name} queues and batches inside its backend: Triton's figures do not show its work.",

@@ -28,7 +28,9 @@ class PageRow:
 
 
 PAGES = (
-    PageRow("overview", "Overview", ":material/monitoring:", "Is anything wrong, and where?", ("find",)),
+    PageRow(
+        "overview", "Overview", ":material/monitoring:", "Is anything wrong, and where?", ("find", "show")
+    ),
     PageRow("model", "Model", ":material/deployed_code:", "Why is this model slow?", ("model", "version")),
     PageRow("gpu", "GPU & VRAM", ":material/memory:", "What fills the GPUs?"),
     PageRow(
@@ -54,6 +56,9 @@ PAGES = (
     ),
 )
 """In the order of the menu; the first one opens without an address."""
+
+DEFAULTS = {"show": "all"}
+"""Values of such widgets that need no place in the address."""
 
 
 def page_file(address: str) -> Path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import runtime
 import streamlit as st
 from streamlit.navigation.page import Page
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+import runtime
 from ui import address, assets, filters, sidebar
-from ui.navigation import PAGES
+from ui.navigation import DEFAULTS, PAGES
 
 _OUTSIDE = SimpleNamespace(tritonscope_entered=True)
 
@@ -28,7 +28,7 @@ def main() -> None:
     if page is home:
         page.run()
     row = rows[pages.index(page)]
-    address.read((*filters.KEYS, *row.keys))
+    address.read(row.address, (*filters.KEYS, *row.keys))
     with st.sidebar:
         above_the_filters = st.container()
         filters.controls(tuple(server.id for server in runtime.current().servers))
@@ -42,8 +42,8 @@ def main() -> None:
         page.run()
     finally:
         run.tritonscope_entered = False
-    chosen = {key: st.session_state.get(key) for key in row.keys}
-    address.write(filters.current().choices() | chosen)
+    chosen = {key: value for key in row.keys if (value := st.session_state.get(key)) != DEFAULTS.get(key)}
+    address.write(row.address, dict.fromkeys(row.keys) | filters.current().choices() | chosen)
 
 
 def _open(page: Page) -> None:

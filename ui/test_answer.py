@@ -139,9 +139,16 @@ def split_table(split: ServerSplit, latency_us: float) -> Html:
         "tr", tag("td", "this client waited", span(", network included", class_="ts-faint")),
         tag("td", waited, class_="ts-right"), tag("td", "", colspan="4"),
     )  # fmt: skip
-    body = tag("tbody", client, [_split_row(row) for row in split.rows])
+    # An ensemble executes nothing itself: its first row has only its time in all, the parts are its steps'.
+    ensemble = len({row.model for row in split.rows}) > 1
+    whole = split.rows[0].model if ensemble else None
+    body = tag("tbody", client, [_split_row(row, row.model == whole) for row in split.rows])
     table = tag("table", tag("thead", tag("tr", heads)), body, class_="ts-table")
-    return join(div(table, class_="ts-scroll"), *(_bar(row) for row in split.rows))
+    bars = [_bar(row) for row in split.rows if row.model != whole]
+    legend = [span(tag("i", class_=f"ts-key {part}"), part) for part, _ in _PARTS]
+    return join(
+        div(table, class_="ts-scroll"), div(legend, class_="ts-legend-line") if any(bars) else None, *bars
+    )
 
 
 def _split_row(row: ModelSplit) -> Html:
@@ -163,9 +170,8 @@ def _bar(row: ModelSplit) -> Html | None:
     shares = [(part, us / total) for part, us in parts]
     tip = "\n".join(f"{part}: {human(share, Unit.RATIO)}" for part, share in shares)
     bars = [tag("i", class_=part, style=f"width:{share * 100:.1f}%") for part, share in shares if share > 0]
-    legend = [span(tag("i", class_=f"ts-key {part}"), part) for part, _ in shares]
     return div(
-        div(span(row.model, class_="ts-faint"), legend, class_="ts-legend-line"),
+        div(row.model, class_="ts-faint", style="font-size:.84rem"),
         span(
             bars, class_="ts-split", style="width:100%", data_tip=tip, role="img",
             aria_label=tip.replace("\n", ", "),

@@ -29,7 +29,7 @@ from ui.html import Html, div, span, tag
 from ui.panel import panel
 from ui.view import View
 
-TYPED, RANDOM, ZEROS, FILE, IMAGE = "typed", "random", "zeros", ".npy file", "picture"
+TYPED, RANDOM, ZEROS, FILE, IMAGE, BYTES = "typed", "random", "zeros", ".npy file", "picture", "any file"
 PICTURES = ("png", "jpg", "jpeg", "bmp", "gif", "webp")
 _TYPED_UP_TO = 16
 """Elements of an input up to which typing is the first choice."""
@@ -201,8 +201,8 @@ def _values(name: str, spec: TensorSpec, how: str, seed: int, rows: int) -> AnyA
         return typed_array(spec.name, spec.datatype, _typed(name, spec))
     if how == FILE:
         return npy_array(spec.name, spec.datatype, _upload(name, spec, ("npy",)))
-    if how == IMAGE:
-        return image_array(spec, _upload(name, spec, PICTURES))
+    if how in (IMAGE, BYTES):
+        return image_array(spec, _upload(name, spec, PICTURES if how == IMAGE else ()))
     shape = ((rows,) if rows else ()) + _sizes(name, spec)
     return random_array(spec.datatype, shape, seed) if how == RANDOM else zeros_array(spec.datatype, shape)
 
@@ -220,7 +220,10 @@ def _typed(name: str, spec: TensorSpec) -> str:
 
 def _upload(name: str, spec: TensorSpec, kinds: tuple[str, ...]) -> bytes:
     file = st.file_uploader(
-        f"File for {spec.name}", type=list(kinds), key=f"file {kinds[0]} {name}", label_visibility="collapsed"
+        f"File for {spec.name}",
+        type=list(kinds) or None,
+        key=f"file {kinds} {name}",
+        label_visibility="collapsed",
     )
     if file is None:
         raise ControlError(f"{spec.name}: no file is chosen")
@@ -244,7 +247,8 @@ def _sizes(name: str, spec: TensorSpec) -> tuple[int, ...]:
 
 
 def _ways(spec: TensorSpec) -> list[str]:
-    return [TYPED, RANDOM, ZEROS, FILE, *([IMAGE] if takes_images(spec) else [])]
+    upload = [BYTES if spec.datatype == "BYTES" else IMAGE] if takes_images(spec) else []
+    return [TYPED, RANDOM, ZEROS, FILE, *upload]
 
 
 def _first_way(spec: TensorSpec) -> str:
