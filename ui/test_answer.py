@@ -151,12 +151,12 @@ def split_table(split: ServerSplit, latency_us: float) -> Html:
     )
 
 
-def _split_row(row: ModelSplit) -> Html:
+def _split_row(row: ModelSplit, whole: bool) -> Html:
     why = "the statistics do not report it"
     cells = [value(row.request_us, Unit.US, why=why, formula="success.ns / success.count")]
-    cells += [
-        value(getattr(row, name), Unit.US, why=why, formula=f"{part}.ns / requests") for part, name in _PARTS
-    ]
+    for part, name in _PARTS:
+        us, reason = (None, "an ensemble's time is that of its steps") if whole else (getattr(row, name), why)
+        cells.append(value(us, Unit.US, why=reason, formula=f"{part}.ns / requests"))
     sizes = ", ".join(f"{count} of size {size}" for size, count in row.executions_by_batch_size.items())
     who = span(f"{row.model} v{row.version}", data_tip=f"executions: {sizes}" if sizes else None)
     return tag("tr", tag("td", who), [tag("td", cell, class_="ts-right") for cell in cells])

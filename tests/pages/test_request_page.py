@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -264,3 +265,22 @@ def test_two_visitors_see_their_own_answers() -> None:
     second.run()
     assert "ANSWERED" in panel(first, "answer")
     assert "Nothing has been sent yet." in panel(second, "answer")
+
+
+def test_an_ensembles_parts_are_those_of_its_steps() -> None:
+    control = install()
+    step = replace(SPLIT, model="slow_add")
+    reply = Reply("pipeline", "1", (Tensor("OUT", "FP32", np.ones((1, 1), dtype=np.float32)),), 3780.0)
+    request = InferenceRequest("lab", "pipeline", "1", ())
+    answer = TestAnswer(request, reply, ServerSplit((replace(SPLIT, model="pipeline"), step), ALONE))
+    control.answers = lambda course: Conclusion(Outcome.DONE, "pipeline answered", result=answer)
+    page = open_form("pipeline")
+    for area in page.text_area:
+        area.set_value("1")
+    page.run()
+    button(page, "Send request").click()
+    page.run()
+    html = panel(page, "answer")
+    assert "pipeline v1 1.31 ms – – – – slow_add v1 1.31 ms 577 µs" in words(html)
+    assert "an ensemble&#x27;s time is that of its steps" in html
+    assert html.count('class="ts-split"') == 1
