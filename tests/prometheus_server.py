@@ -36,6 +36,7 @@ class PrometheusServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
+        assert BINARY.exists(), f"{BINARY.relative_to(ROOT)} is missing: run bash tools/prometheus.sh"
         log = (self._folder / "prometheus.log").open("wb")
         command = [
             str(BINARY),

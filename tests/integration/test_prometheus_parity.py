@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import math
-import random
+import statistics
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 import requests
 
 from collectors.config import parse_config
+from collectors.metrics_page import MetricsPageCollector
 from collectors.statistics import parse_statistics, statistics_samples
 from history.protocol import Grid
 from history.ring import Ring
 from sandbox import FAULT_MODELS, Sandbox, SandboxOptions
-from sandbox.traffic_requests import infer_request
-from signals.definition import LABELS, Definition, Level
+from signals.definition import Definition, Level
 from signals.definitions import DEFINITIONS, definition
-from signals.evaluation import Dialect, Evaluation
+from signals.evaluation import Evaluation
 from signals.facts import FactFamily, SignalFacts
 from telemetry.errors import Unreachable
+from telemetry.identity import Server
 from telemetry.scrape import Samples, Scrape, Series, Source
+from telemetry.transport import Transport
+from tests.parity import differences, of_history, of_prometheus, traffic
 from tests.prometheus_server import PrometheusServer, TextPage
 
 pytestmark = pytest.mark.integration
@@ -56,48 +55,7 @@ class Until(Protocol):
     def __call__(self, condition: Any, seconds: float = 10.0) -> Any: ...
 
 
-# ---- traffic, and the page of facts
-
-
-@contextmanager
-def traffic(url: str, per_second: Mapping[str, float]) -> Iterator[None]:
-    """Requests at even times until the block ends, whatever becomes of them."""
-    over = threading.Event()
-    threads = [
-        threading.Thread(target=_send, args=(url, model, rate, over), daemon=True)
-        for model, rate in per_second.items()
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join(20)
-
-
-def _send(url: str, model: str, rate: float, over: threading.Event) -> None:
-    path, body, headers = _request(model)
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
-    due = time.monotonic()
-    while not over.wait(max(0.0, due - time.monotonic())):
-        due = max(due + 1 / rate, time.monotonic() - 1.0)
-        try:
-            connection.request("POST", f"/v2/models/{model}/{path}", body, headers)
-            connection.getresponse().read()
-        except (OSError, http.client.HTTPException):
-            connection.close()
-
-
-def _request(model: str) -> tuple[str, bytes, dict[str, str]]:
-    if model == "decoupled_thread":
-        return "generate_stream", b'{"INPUT": 1.0}', {"Content-Type": "application/json"}
-    if model.startswith("flaky"):
-        tensor = {"name": "INPUT", "shape": [1], "datatype": "FP32", "data": [1.0]}
-        return "infer", json.dumps({"inputs": [tensor]}).encode(), {}
-    request = infer_request(model, 1, random.Random(1))
-    return "infer", request.body, request.headers
+# ---- the page of facts
 
 
 class Facts:
@@ -188,49 +146,6 @@ def _series(metric: dict[str, str]) -> Series:
     return Series(metric["__name__"], tuple(labels))
 
 
-Table = dict[tuple[str, ...], dict[float, float]]
-"""Group -> time -> value."""
-
-
-def of_prometheus(prometheus: PrometheusServer, row: Definition, grid: Grid, window: str) -> Table:
-    dialect = Dialect(window=window)
-    labels = [dialect.label(name) for name in (*LABELS[row.level], *row.keys)]
-    table: Table = {}
-    for found in prometheus.query_range(row.promql(dialect), grid.start, grid.end, grid.step_seconds):
-        metric = found["metric"]
-        # What is said of an ensemble's steps has no version there; ours is that of the ensemble.
-        key = tuple(metric.get(name, "1" if name == "version" else "") for name in labels)
-        values = {float(at): float(value) for at, value in found["values"]}
-        table.setdefault(key, {}).update({at: one for at, one in values.items() if not math.isnan(one)})
-    return {key: values for key, values in table.items() if values}
-
-
-def of_ring(ring: Ring, facts: SignalFacts, row: Definition, grid: Grid, window_seconds: float) -> Table:
-    evaluation = Evaluation(ring, facts, window_seconds, grid, plain_totals=False)
-    frame = evaluation.of(row.expression)
-    table: Table = {}
-    for column, key in enumerate(frame.keys):
-        values = frame.values[:, column]
-        table[key] = {
-            float(at): float(one) for at, one in zip(frame.times, values, strict=True) if not math.isnan(one)
-        }
-    return {key: values for key, values in table.items() if values}
-
-
-def differences(ours: Table, theirs: Table, relative: float) -> list[str]:
-    found = [f"only here: {key}" for key in ours.keys() - theirs.keys()]
-    found += [f"only in Prometheus: {key}" for key in theirs.keys() - ours.keys()]
-    for key in ours.keys() & theirs.keys():
-        mine, other = ours[key], theirs[key]
-        if mine.keys() != other.keys():
-            times = sorted(mine.keys() ^ other.keys())
-            found.append(f"{key}: one has a value and the other not at {times}")
-        for at in mine.keys() & other.keys():
-            if not math.isclose(mine[at], other[at], rel_tol=relative, abs_tol=1e-9):
-                found.append(f"{key} at {at}: {mine[at]} here, {other[at]} in Prometheus")
-    return found
-
-
 # ---- identical samples
 
 
@@ -314,7 +229,7 @@ def test_on_identical_samples_a_signal_is_that_of_its_promql(
     row: Definition, observed: tuple[Ring, Facts, PrometheusServer, Grid]
 ) -> None:
     ring, facts, prometheus, grid = observed
-    ours = of_ring(ring, facts.signal_facts, row, grid, 20.0)
+    ours = of_history(ring, facts.signal_facts, row, grid, 20.0)
     theirs = of_prometheus(prometheus, row, grid, "20s")
     assert bool(ours) == (row.name not in NOT_IN_THE_SANDBOX)
     found = differences(ours, theirs, 1e-3)
@@ -338,3 +253,55 @@ def test_failures_of_an_ensemble_are_one_each(
     step = number("failures_total", Level.MODEL, "flaky", "1")
     assert pipe > 0 and step > pipe
     assert number("failures_total", Level.SERVER) == step
+
+
+# ---- two live scrapers
+
+WINDOW_SECONDS = 60.0
+EVERY_SECONDS = 1.0
+MOMENTS = 10
+STEADY = "batch_cost_model"
+COMPARED = {
+    "requests_per_second", "executions_per_second", "requests_total", "inferences_total", "executions_total",
+    "request_us_mean", "queue_us_mean", "compute_infer_us_mean", "queue_ratio", "batch_size_mean",
+    "failed_ratio",
+}  # fmt: skip
+"""Rates, means and ratios of traffic; gauges and quantiles are read at one moment only."""
+
+
+def test_two_live_scrapers_agree_under_steady_traffic(
+    triton: Sandbox, tmp_path_factory: pytest.TempPathFactory, until: Until
+) -> None:
+    """Our collector and Prometheus read the same page at their own times for a minute.
+
+    Compared is the middle one of ten moments: a hiccup of the machine that only one of the two windows
+    holds is no difference of the two histories.
+    """
+    address = Server(SERVER, triton.http_url, triton.metrics_url)
+    collector = MetricsPageCollector(address, Transport(address), timeout_seconds=2.0)
+    ring, over = Ring(), threading.Event()
+    folder, pages = tmp_path_factory.mktemp("prometheus"), {"triton": triton.metrics_url}
+    with (
+        PrometheusServer(folder, pages, every_seconds=EVERY_SECONDS) as prometheus,
+        traffic(triton.http_url, {STEADY: 40.0}),
+    ):
+        until(prometheus.ready, 30.0)
+        end = time.monotonic() + WINDOW_SECONDS + MOMENTS + 3 * EVERY_SECONDS
+        while time.monotonic() < end:
+            ring.accept(collector.collect())
+            over.wait(EVERY_SECONDS)
+        at = float(math.floor(time.time()))
+        grid = Grid(at - MOMENTS + 1, at, 1.0)
+        rows = [row for row in DEFINITIONS if row.name in COMPARED]
+        apart = {f"{row.level} {row.name}": _apart(ring, prometheus, row, grid) for row in rows}
+    assert len(apart) == 2 * len(COMPARED)
+    assert {name: value for name, value in apart.items() if not value <= 0.02} == {}
+
+
+def _apart(ring: Ring, prometheus: PrometheusServer, row: Definition, grid: Grid) -> float:
+    """Relative difference of the steady model's (or the server's) values, the middle one over the grid."""
+    key = (SERVER, STEADY, "1") if row.level is Level.MODEL else (SERVER,)
+    ours = of_history(ring, SignalFacts(), row, grid, WINDOW_SECONDS)[key]
+    theirs = of_prometheus(prometheus, row, grid, f"{WINDOW_SECONDS:.0f}s")[key]
+    assert len(ours) == len(theirs) == MOMENTS
+    return statistics.median(abs(ours[at] - theirs[at]) / max(abs(theirs[at]), 1e-9) for at in ours)
