@@ -55,9 +55,11 @@ def request_page() -> None:
         prepared = test_request.form(key, config)
         panel(div(refusal, class_="ts-warn") if refusal else test_request.preview(prepared), key="preview")
         st.button(
-            "Send request", type="primary", key="send", on_click=test_request.send, args=(prepared,),
+            "Send request", type="primary", key="send", on_click=test_request.press, args=("send",),
             disabled=bool(refusal) or prepared.request is None, help=refusal or None, width="stretch",
         )  # fmt: skip
+        if test_request.pressed("send"):
+            test_request.send(prepared)
     with right:
         test_answer.answer(test_request.job_of("test_job", key), test_request.refused("test_job"))
     experiment.section(key, prepared, refusal_of(ActionKind.EXPERIMENT, key))

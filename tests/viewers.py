@@ -84,7 +84,7 @@ async def _read_run(
             due.setdefault(message.auto_rerun.fragment_id, (time.monotonic() + interval, interval))
         elif kind == "delta" and message.delta.new_element.WhichOneof("type") == "exception":
             seen.exceptions.append(message.delta.new_element.exception.message)
-        elif kind == "script_finished":
+        elif kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN:
             return
 
 

@@ -27,7 +27,7 @@ from ui.format import value
 from ui.html import Html, div, span, tag
 from ui.panel import panel
 from ui.test_answer import card, outcome, running, while_running
-from ui.test_request import Prepared, job_of, refused, start
+from ui.test_request import Prepared, job_of, press, pressed, refused, start
 
 SESSION = "experiment_job"
 _NO_SUCCESS = "no request succeeded"
@@ -58,10 +58,13 @@ def section(key: ModelKey, prepared: Prepared | None, refusal: str) -> None:
     )
     ready = prepared is not None and prepared.request is not None
     go.button(
-        "Run serial against concurrent", width="stretch", key="experiment_go", on_click=begin,
-        args=(prepared, int(requests), int(concurrency)), disabled=bool(refusal) or not ready or busy,
-        help=refusal or None,
+        "Run serial against concurrent", width="stretch", key="experiment_go", on_click=press,
+        args=("experiment",), disabled=bool(refusal) or not ready or busy, help=refusal or None,
     )  # fmt: skip
+    if pressed("experiment"):
+        begin(prepared, int(requests), int(concurrency))
+        # Drawn anew, so that the buttons above know that it runs.
+        st.rerun()
     halt.button(
         "Stop", width="stretch", key="experiment_stop", on_click=stop, disabled=not busy,
         help="Ends the load; what was measured until then is shown.",

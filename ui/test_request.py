@@ -112,6 +112,19 @@ def preview(prepared: Prepared) -> Html:
     return div(lines, note, class_="ts-faint", style="font-size:.88rem")
 
 
+def press(button: str) -> None:
+    """Remember a click; `pressed` takes it in the run that follows, which reads the form as it stands then.
+
+    A click's own arguments are of the run before: they miss what was typed last.
+    """
+    st.session_state[f"{button} pressed"] = True
+
+
+def pressed(button: str) -> bool:
+    """True once after a click."""
+    return bool(st.session_state.pop(f"{button} pressed", False))
+
+
 def send(prepared: Prepared, session: str = "test_job") -> None:
     """Send the prepared request once: also a double click sends one."""
     control = runtime.current().control

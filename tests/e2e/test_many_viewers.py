@@ -1,0 +1,76 @@
+"""Ten people on the page cost Triton one scrape per interval, and the app less than one core."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from sandbox.ports import free_ports
+from tests.counting_proxy import CountingProxy
+from tests.e2e.stack import ROOT, Stack, until
+from tests.viewers import watch
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+SECONDS = 60.0
+INTERVAL_SECONDS = 2.0
+VIEWERS = 10
+
+
+@pytest.fixture
+def watched(stack: Stack, tmp_path: Path) -> Iterator[tuple[str, int, CountingProxy]]:
+    """Address and process id of an app of its own that reads the metrics page through a counting proxy."""
+    port = free_ports(1)[0]
+    state = stack.state()
+    with CountingProxy(state["metrics_url"].removesuffix("/metrics")) as proxy:
+        environment = {
+            **os.environ,
+            "TRITONSCOPE_URL": state["http_url"],
+            "TRITONSCOPE_METRICS_URL": f"{proxy.url}/metrics",
+            "TRITONSCOPE_APP_PORT": str(port),
+        }
+        with (tmp_path / "app.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=log, stderr=log
+            )
+        url = f"http://127.0.0.1:{port}"
+        try:
+            until(lambda: answers(url), "the app answers")
+            yield url, process.pid, proxy
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def answers(url: str) -> bool:
+    """True once the app has read its server."""
+    try:
+        return bool(requests.get(f"{url}/healthz", timeout=2).json()["servers"])
+    except (requests.RequestException, ValueError, KeyError):
+        return False
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of one process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_ten_viewers_cost_one_scrape_per_interval(watched: tuple[str, int, CountingProxy]) -> None:
+    url, pid, proxy = watched
+    scrapes, cpu = len(proxy.passed("GET", "/metrics")), cpu_seconds(pid)
+    people = watch(url, "", VIEWERS, SECONDS)
+    scraped = len(proxy.passed("GET", "/metrics")) - scrapes
+    cores = (cpu_seconds(pid) - cpu) / SECONDS
+
+    refreshes = [one.refreshes for one in people]
+    print(f"{VIEWERS} viewers, {SECONDS:g} s: {scraped} scrapes, {cores:.2f} cores, refreshes {refreshes}")
+    assert not [text for one in people for text in one.exceptions]
+    assert min(refreshes) >= 0.7 * SECONDS / INTERVAL_SECONDS, "a viewer was starved"
+    assert SECONDS / INTERVAL_SECONDS - 3 <= scraped <= SECONDS / INTERVAL_SECONDS + 2
+    assert cores < 1.0
