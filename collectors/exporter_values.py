@@ -38,9 +38,12 @@ class Exported:
 
 
 def batch_sizes(answers: Answers) -> Iterator[tuple[Row, list[tuple[int, int]], int | None]]:
-    """(model, version), executions by batch size, and the model's largest batch, None if not known."""
+    """(model, version), executions by batch size, and the model's largest batch, None if not known.
+
+    Also of models that have not executed yet: a counter that begins above zero hides its first increase.
+    """
     for row in unique(answers.statistics):
-        if row.batches:
+        if row.batches or row.execution_count == 0:
             config = answers.configs.get(row.name)
             sizes = [(batch.batch_size, batch.executions) for batch in row.batches]
             yield (row.name, row.version), sizes, None if config is None else config.max_batch_size
@@ -164,7 +167,7 @@ def _compute_us(batch: BatchSizeStatistics) -> float:
 
 
 def _compute_us_of_all_sizes(row: ModelStatistics) -> Values:
-    if row.batches:
+    if row.batches or row.execution_count == 0:
         yield (), sum(map(_compute_us, row.batches))
 
 

@@ -223,6 +223,22 @@ def test_without_raw_sizes_compute_time_is_the_total_of_the_model() -> None:
     assert "tritonscope_batch_executions_total" not in found
 
 
+def test_a_model_that_has_not_executed_begins_at_zero_so_that_no_increase_is_lost() -> None:
+    rows, _ = parse_statistics(
+        {
+            "model_stats": [
+                {"name": "add", "version": "1", "execution_count": 0, "batch_stats": []},
+                {"name": "tells_nothing", "version": "1", "execution_count": 7, "batch_stats": []},
+            ]
+        }
+    )
+    found = page(answers(statistics=rows))
+    add = {"model": "add", "version": "1"}
+    assert found["tritonscope_batch_compute_us_total"] == [(add, 0)]
+    bounds_of_add = ("1.0", "2.0", "4.0", "8.0", "+Inf")
+    assert found["tritonscope_batch_size_bucket"] == [(add | {"le": le}, 0) for le in bounds_of_add]
+
+
 # ---- what is not there
 
 
