@@ -152,16 +152,19 @@ def _gpu_keys(rows: _Rows) -> list[GroupKey]:
 
 
 def _frozen(history: History, inventory: Inventory, at: float) -> set[GroupKey]:
-    """Models of servers whose execution counters all stand at zero while the statistics count executions.
+    """Models of servers whose counters all stand at zero while statistics or summaries count requests.
 
     The option is one of the whole server. Statistics read before the page cannot be ahead of it.
     """
-    counted = history.gauge("nv_inference_exec_count", MODEL, at)
-    executed = history.gauge("tritonscope_model_executions_total", MODEL, at)
+    counted = history.gauge("nv_inference_request_success", MODEL, at)
+    worked = [
+        *history.gauge("tritonscope_model_executions_total", MODEL, at).items(),
+        *history.gauge("nv_inference_request_summary_us_count", MODEL, at).items(),
+    ]
     frozen: set[GroupKey] = set()
     for server in inventory.servers:
         mine = [key for key in counted if key[0] == server]
-        busy = any(value > 0 for key, value in executed.items() if key[0] == server)
+        busy = any(value > 0 for key, value in worked if key[0] == server)
         if mine and busy and not any(counted[key] for key in mine):
             frozen.update(mine)
     return frozen

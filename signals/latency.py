@@ -7,7 +7,6 @@ from signals.definition import Definition, both, ratio_of
 from signals.evaluation import NAME
 from signals.expression import (
     Gauge,
-    Increase,
     OrElse,
     OverModels,
     Ratio,
@@ -18,6 +17,7 @@ from signals.parts import (
     STEP_QUEUE,
     executed_requests,
     own_work,
+    part_us,
     queued_by_triton,
     request_us,
     successes,
@@ -67,7 +67,7 @@ def _latency() -> tuple[Definition, ...]:
                 Unit.US,
                 f"Mean time {what}",
                 f"compute {part} time / (requests - cache hits)",
-                Increase(f"nv_inference_compute_{part}_duration_us"),
+                part_us(f"compute_{part}"),
                 executed_requests(),
             )
         ),

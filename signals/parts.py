@@ -55,22 +55,27 @@ def failures(by: By = MODEL, plain: bool = False) -> Expression:
     return halved(Increase(FAILURE, by, plain=plain))
 
 
+def part_us(part: str, by: By = MODEL) -> Expression:
+    """Summed time of one part (request, queue, compute_infer, ...), in us; else what the summary sums up."""
+    counter, summary = f"nv_inference_{part}_duration_us", f"nv_inference_{part}_summary_us_sum"
+    return OrElse(Increase(counter, by), Increase(summary, by))
+
+
 def request_us(by: By = MODEL) -> Expression:
     """Time from arrival to answer of successful requests, in us."""
-    return OrElse(Increase("nv_inference_request_duration_us", by), Increase(f"{SUMMARY}_sum", by))
+    return part_us("request", by)
 
 
 def executed_requests(by: By = MODEL) -> Expression:
     """Requests that were computed: successes without those answered from the response cache."""
-    successes = Increase(SUCCESS, by)
-    return OrElse(Difference(successes, Increase("nv_cache_num_hits_per_model", by)), successes)
+    hits = Increase("nv_cache_num_hits_per_model", by)
+    return OrElse(Difference(Increase(SUCCESS, by), hits), successes(by))
 
 
 EXECUTIONS = "nv_inference_exec_count"
 INFERENCES = "nv_inference_count"
 BATCHES = "tritonscope_batch_executions_total"
 MODEL_EXECUTIONS = "tritonscope_model_executions_total"
-QUEUE_US = "nv_inference_queue_duration_us"
 SIZED: By = (*MODEL, "batch_size")
 REASONED: By = (*MODEL, "reason")
 DEVICED: By = (*MODEL, "kind", "device")
@@ -96,8 +101,8 @@ def client_failures(plain: bool = False) -> Expression:
     return OrElse(Difference(everything, OverModels(twice), on=SERVER), everything)
 
 
-QUEUE = Increase(QUEUE_US)
-STEP_QUEUE = OverSteps(Ratio(Increase(QUEUE_US, NAME), Increase(SUCCESS, NAME)), Increase(SUCCESS, NAME))
+QUEUE = part_us("queue")
+STEP_QUEUE = OverSteps(Ratio(part_us("queue", NAME), Increase(SUCCESS, NAME)), Increase(SUCCESS, NAME))
 QUEUE_MEAN = OrElse(Ratio(without_ensembles(QUEUE), without_ensembles(successes())), STEP_QUEUE, on=NAME)
 BUSY_US = OrElse(Rate("tritonscope_batch_compute_us_total"), Scale(Rate(MODEL_EXECUTIONS), 0.0), on=MODEL)
 PENDING_FAMILY = "nv_inference_pending_request_count"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from collectors.config import parse_config
@@ -114,12 +114,11 @@ def _feed_configs(result: Replay, files: Sequence[SavedFile]) -> None:
     configs: dict[str, ModelConfig] = {}
     for file in files:
         try:
-            config = parse_config(_json(file), who=file.name)
+            for config in _configs(file):
+                configs[config.name] = config
+                result.readable += 1
         except SourceError as error:
             result.notices.append(Notice(file.name, None, error.sentence))
-            continue
-        configs[config.name] = config
-        result.readable += 1
     if configs:
         result.ring.accept(Scrape(SERVER, Source.CONFIG, result.at, 0.0, payload=configs))
 
@@ -137,6 +136,15 @@ def _statistics(file: SavedFile) -> _Parsed:
 def _index(file: SavedFile) -> _Parsed:
     entries, notices = parse_index(_json(file), who=file.name, source=file.name)
     return entries, index_samples(entries), notices
+
+
+def _configs(file: SavedFile) -> Iterator[ModelConfig]:
+    """One configuration as the server answers it, or several in a list or by name."""
+    data = _json(file)
+    if isinstance(data, dict) and not isinstance(data.get("name"), str):
+        data = list(data.values())
+    for one in data if isinstance(data, list) else [data]:
+        yield parse_config(one, who=file.name)
 
 
 def _json(file: SavedFile) -> object:

@@ -113,6 +113,12 @@ _ROWS: tuple[Metric, ...] = (
     Metric("nv_cache_num_misses_per_model", _C, Unit.COUNT, _MODEL, "Response cache misses of the model"),
     Metric("nv_cache_hit_duration_per_model", _C, Unit.US, _MODEL, "Time answering from the cache, summed"),
     Metric("nv_cache_miss_duration_per_model", _C, Unit.US, _MODEL, "Time looking up and inserting, summed"),
+    Metric(
+        "nv_cache_hit_summary_per_model", _S, Unit.US, (*_MODEL, "quantile"), "Quantiles of cache hit time"
+    ),
+    Metric(
+        "nv_cache_miss_summary_per_model", _S, Unit.US, (*_MODEL, "quantile"), "Quantiles of cache miss time"
+    ),
     Metric("nv_cache_util", _G, Unit.RATIO, (), "Fill of the local response cache"),
     Metric("nv_cache_num_entries", _G, Unit.COUNT, (), "Entries in the local response cache"),
     Metric("nv_cache_num_evictions", _G, Unit.COUNT, (), "Evictions since start (a gauge that only grows)"),

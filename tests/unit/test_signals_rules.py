@@ -1,170 +1,29 @@
-"""What the signals mean: ensembles, cache, versions, backends that queue inside, impossible readings."""
+"""What the signals mean: cache, versions, self-queueing backends, switched-off counters, the impossible."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from signals.report import ModelSignals, Report, Signals
-from signals.saved import SavedAnswers, SavedFile, replay
-from telemetry.identity import ModelKey
+from signals.saved import SavedFile
+from tests.saved_pages import (
+    Rows,
+    batches,
+    config,
+    model,
+    page,
+    report,
+    server,
+    statistics,
+    texts,
+)
 
-Rows = dict[str, dict[tuple[str, str], float]]
-"""Family without `nv_inference_` -> (model, version) -> value."""
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 
-
-def page(rows: Rows, *more: str) -> SavedFile:
-    lines = [
-        f'nv_inference_{family}{{model="{name}",version="{version}"}} {value:.17g}'
-        for family, values in rows.items()
-        for (name, version), value in values.items()
-    ]
-    return SavedFile("page", "\n".join([*lines, *more]) + "\n")
-
-
-def failures(name: str, version: str = "1", **reasons: float) -> list[str]:
-    return [
-        f'nv_inference_request_failure{{model="{name}",reason="{reason}",version="{version}"}} {value}'
-        for reason, value in reasons.items()
-    ]
-
-
-def config(name: str, **fields: Any) -> SavedFile:
-    return SavedFile(f"{name}.json", json.dumps({"name": name, **fields}))
-
-
-def ensemble(name: str, *steps: str) -> SavedFile:
-    rows = [{"model_name": step, "model_version": -1} for step in steps]
-    return config(name, platform="ensemble", ensemble_scheduling={"step": rows})
-
-
-def statistics(*rows: dict[str, Any]) -> SavedFile:
-    return SavedFile("stats.json", json.dumps({"model_stats": list(rows)}))
-
-
-def batches(**executions_and_ns: tuple[int, int]) -> list[dict[str, Any]]:
-    """Sizes by name (b4) -> executions and nanoseconds of each compute part per execution."""
-    return [
-        {
-            "batch_size": int(size[1:]),
-            **{f"compute_{part}": {"count": n, "ns": n * ns} for part in ("input", "infer", "output")},
-        }
-        for size, (n, ns) in executions_and_ns.items()
-    ]
-
-
-def report(*pages: SavedFile, every: float = 10.0, **answers: Any) -> Report:
-    return replay(SavedAnswers(every, pages=pages, **answers)).report()
-
-
-def model(found: Report, name: str, version: str = "1") -> Signals:
-    row = found.model(ModelKey("saved", name, version))
-    assert isinstance(row, ModelSignals)
-    return row.signals
-
-
-def server(found: Report) -> Signals:
-    return found.servers[0].signals
-
-
-def texts(found: Report) -> str:
-    return "\n".join(notice.text for notice in found.notices)
-
-
-A, B, E = ("first", "1"), ("second", "1"), ("pipe", "1")
-
-
-def pipeline_pages(version: str = "1") -> tuple[SavedFile, SavedFile]:
-    """40 requests to an ensemble of two steps, 10 more to its first step; queue 100 and 300 us a request."""
-    ends: Rows = {
-        "request_success": {A: 50, B: 40, E: 40},
-        "request_duration_us": {A: 50 * 1000, B: 40 * 2000, E: 40 * 3200},
-        "queue_duration_us": {A: 50 * 100, B: 40 * 300, E: 0},
-        "compute_infer_duration_us": {A: 50 * 800, B: 40 * 1600, E: 40 * 2400},
-        "count": {A: 50, B: 40, E: 40},
-        "exec_count": {A: 25, B: 10, E: 40},
-        "pending_request_count": {A: 2, B: 3, E: 1},
-    }
-    begins: Rows = {family: dict.fromkeys(values, 0.0) for family, values in ends.items()}
-    return page(begins), page(ends)
-
-
-STEPS = ensemble("pipe", "first", "second")
-
-
-def test_clients_requests_count_once_per_server() -> None:
-    found = report(*pipeline_pages(), configs=[STEPS])
-    assert model(found, "first").number("requests_total") == 50
-    assert model(found, "pipe").number("requests_total") == 40
-    # 40 to the ensemble and 10 directly to its first step.
-    assert server(found).number("requests_total") == 50
-    assert server(found).number("requests_per_second") == pytest.approx(5.0)
-
-
-def test_an_ensemble_queues_in_its_steps() -> None:
-    found = report(*pipeline_pages(), configs=[STEPS])
-    pipe = model(found, "pipe")
-    assert pipe.number("queue_us_mean") == pytest.approx(400.0)
-    assert pipe.number("queue_ratio") == pytest.approx(400 / 3200)
-    assert pipe.number("request_us_mean") == pytest.approx(3200.0)
-
-
-def test_a_step_used_twice_queues_twice() -> None:
-    found = report(*pipeline_pages(), configs=[ensemble("pipe", "first", "second", "first")])
-    assert model(found, "pipe").number("queue_us_mean") == pytest.approx(500.0)
-
-
-def test_server_figures_are_sums_over_sums_without_ensembles() -> None:
-    figures = server(report(*pipeline_pages(), configs=[STEPS]))
-    assert figures.number("queue_us_mean") == pytest.approx((50 * 100 + 40 * 300) / 90)
-    assert figures.number("queue_ratio") == pytest.approx((5000 + 12000) / (50_000 + 80_000))
-    assert figures.number("compute_infer_us_mean") == pytest.approx((40_000 + 64_000) / 90)
-    assert figures.number("batch_size_mean") == pytest.approx(90 / 35)
-    assert figures.number("executions_total") == 35
-    assert figures.number("pending") == 5
-
-
-def test_without_a_configuration_an_ensemble_is_a_model_like_others() -> None:
-    found = report(*pipeline_pages())
-    assert model(found, "pipe").number("queue_us_mean") == 0
-    assert server(found).number("requests_total") == 130
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_a_failed_ensemble_request_is_one_failure(split: bool) -> None:
-    """Triton counts two: under version 1, or one each under version 1 and the real one."""
-    pipe = ("pipe", "1")
-    served: Rows = {"request_success": {A: 100, B: 97, pipe: 97}}
-    begin = [*failures("first", OTHER=0), *failures("second", BACKEND=0), *failures("pipe", OTHER=0)]
-    ends = [*failures("first", OTHER=0), *failures("second", BACKEND=3)]
-    if split:
-        begin += failures("pipe", "3", OTHER=0)
-        ends += failures("pipe", OTHER=3) + failures("pipe", "3", OTHER=3)
-    else:
-        ends += failures("pipe", OTHER=6)
-    zero: Rows = {"request_success": dict.fromkeys(served["request_success"], 0.0)}
-    index = json.dumps([{"name": "pipe", "version": "3" if split else "1", "state": "READY"}])
-    found = report(
-        page(zero, *begin), page(served, *ends), configs=[STEPS], indexes=[SavedFile("index", index)]
-    )
-    figures = model(found, "pipe", "3" if split else "1")
-    assert figures.number("failures_total") == 3
-    assert figures.mapping("failures_by_reason") == {"OTHER": 3}
-    assert figures.number("failed_ratio") == pytest.approx(3 / 100)
-    # The client saw 3 failures, not 3 of the ensemble and 3 of the step.
-    assert server(found).number("failures_total") == 3
-    assert [row.key.version for row in found.models if row.key.name == "pipe"] == ["3" if split else "1"]
-
-
-def test_failures_of_an_ensemble_that_no_step_explains_count() -> None:
-    zero: Rows = {"request_success": {A: 0, B: 0, E: 0}}
-    served: Rows = {"request_success": {A: 10, B: 10, E: 10}}
-    begin = failures("first", BACKEND=0) + failures("second", BACKEND=0) + failures("pipe", OTHER=0)
-    ends = failures("first", BACKEND=1) + failures("second", BACKEND=0) + failures("pipe", OTHER=8)
-    figures = server(report(page(zero, *begin), page(served, *ends), configs=[STEPS]))
-    assert figures.number("failures_total") == 4
+A, B = ("first", "1"), ("second", "1")
 
 
 def test_cache_hits_are_no_computed_requests() -> None:
@@ -426,3 +285,37 @@ def test_a_model_seen_for_the_first_time_has_no_increase_yet() -> None:
     assert model(found, "second").number("requests_total") is None
     assert model(found, "first").number("requests_total") == 2
     assert server(found).number("requests_total") == 2
+
+
+def test_a_real_page_with_switched_off_counters() -> None:
+    text = (FIXTURES / "metrics_counter_latencies_false.txt").read_text(encoding="utf-8")
+    found = report(SavedFile("page", text))
+    figures = model(found, "a")
+    assert figures.number("requests_total") == 5
+    assert figures.number("request_us_mean") == pytest.approx(23674 / 5)
+    assert figures.number("queue_us_mean") == pytest.approx(145 / 5)
+    assert figures.number("compute_infer_us_mean") == pytest.approx(22879 / 5)
+    assert figures.number("request_us_p99") == 219
+    assert figures.number("failures_total") is None and figures.number("executions_total") is None
+    assert "counter_latencies=false" in texts(found)
+
+
+def test_configurations_may_come_in_one_file() -> None:
+    rows = [
+        {"name": name, "instance_group": [{"kind": "KIND_CPU", "count": 2}]} for name in ("first", "second")
+    ]
+    stats = statistics(
+        *({"name": name, "version": "1", "execution_count": 0} for name in ("first", "second"))
+    )
+    for whole in (rows, {row["name"]: row for row in rows}):
+        found = report(
+            page({"request_success": {A: 0, B: 0}}), page({"request_success": {A: 0, B: 0}}),
+            statistics=[stats, stats], configs=[SavedFile("configs", json.dumps(whole))],
+        )  # fmt: skip
+        assert [row.signals.number("instance_busy_ratio") for row in found.models] == [0, 0]
+
+
+def test_a_saved_answer_that_cannot_be_read_costs_itself() -> None:
+    found = report(page({"request_success": {A: 3}}), statistics=[SavedFile("stats.json", "{")])
+    assert model(found, "first").number("requests_total") == 3
+    assert [notice.source for notice in found.notices] == ["stats.json"]
