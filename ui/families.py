@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -58,13 +58,18 @@ class FamilyRow:
         return any(text in f"{name}={value}".casefold() for one in self.samples for name, value in one.labels)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Read:
-    """One metrics page as it was read; equal readings are the same page."""
+    """One metrics page as it was read; equal only to itself read once."""
 
     server: str
-    at: float
-    page: MetricsPage = field(compare=False, repr=False)
+    page: MetricsPage
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Read) and self.page is other.page and self.server == other.server
+
+    def __hash__(self) -> int:
+        return hash((self.server, id(self.page)))
 
 
 def families(view: View) -> tuple[FamilyRow, ...]:
@@ -96,7 +101,7 @@ def _pages(view: View) -> Iterable[_Read]:
     for one in view.coverage:
         scrape = ring.last(one.server, Source.METRICS)
         if scrape is not None and isinstance(scrape.payload, MetricsPage):
-            yield _Read(one.server, scrape.at, scrape.payload)
+            yield _Read(one.server, scrape.payload)
 
 
 def chart_of(row: FamilyRow, view: View) -> Spec:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from charts import model as charts
 from charts.spec import Spec
 from history.protocol import Frame
@@ -72,46 +70,24 @@ class ModelCharts:
 
     def histogram(self) -> Spec:
         """Batch sizes that formed over the time shown, and what an inference cost at each."""
-        rates = self._of("executions_per_second_by_batch_size")
-        step = self.view.grid.step_seconds
-        executions = {key[-1]: total * step for key, total in _sums(rates).items()}
+        rates = self.view.over_range("executions_per_second_by_batch_size", self.key)
         return charts.batch_histogram(
-            executions,
-            _weighted_means(self._of("compute_us_by_batch_size"), rates),
+            self._counts(rates),
+            self.view.over_range("compute_us_by_batch_size", self.key),
             window=f"last {human_duration(self.view.shown_seconds)}",
             max_batch_size=self.config.max_batch_size if self.config else None,
         )
 
     def failures_by_reason(self) -> dict[str, float]:
         """Failures over the time shown by Triton's reason; {} where none are reported."""
-        step = self.view.grid.step_seconds
-        return {
-            key[-1]: total * step for key, total in _sums(self._of("failures_per_second_by_reason")).items()
-        }
+        return self._counts(self.view.over_range("failures_per_second_by_reason", self.key))
+
+    def _counts(self, rates: dict[str, float]) -> dict[str, float]:
+        """How many over the time shown, from how many per second."""
+        return {name: rate * self.view.shown_seconds for name, rate in rates.items()}
 
     def _of(self, signal: str) -> Frame:
         return self.view.of_model(signal, self.key)
 
     def _frame(self) -> dict:
         return {"range_": self.view.range, "marks": marks(self.view, self.key)}
-
-
-def _sums(frame: Frame) -> dict[tuple[str, ...], float]:
-    return {
-        key: float(np.nansum(frame.values[:, column]))
-        for column, key in enumerate(frame.keys)
-        if np.isfinite(frame.values[:, column]).any()
-    }
-
-
-def _weighted_means(frame: Frame, weights: Frame) -> dict[str, float]:
-    """Mean over time by the last label, each time weighted by its executions."""
-    means = {}
-    for column, key in enumerate(frame.keys):
-        by = weights.column(key)
-        if by is None:
-            continue
-        there = np.isfinite(frame.values[:, column]) & np.isfinite(by) & (by > 0)
-        if there.any():
-            means[key[-1]] = float(np.average(frame.values[there, column], weights=by[there]))
-    return means

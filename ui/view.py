@@ -72,6 +72,15 @@ class View:
             signal, self.grid, level=Level.MODEL, server=key.server, model=key.name, version=key.version
         )
 
+    def over_range(self, signal: str, key: ModelKey) -> dict[str, float]:
+        """A mapping signal of one model over the whole time shown as one window, by its own label."""
+        whole = Grid(self.grid.end, self.grid.end, self.shown_seconds)
+        frame = runtime.current().signal_range(
+            signal, whole, level=Level.MODEL, server=key.server, model=key.name, version=key.version
+        )
+        values = frame.values[-1].tolist() if frame.keys else []
+        return {labels[-1]: value for labels, value in zip(frame.keys, values, strict=True) if value == value}
+
     def of_level(self, signal: str, level: Level) -> Frame:
         """A signal of every model, server, GPU or host of the view over the time shown."""
         return runtime.current().signal_range(signal, self.grid, level=level, server=self.filters.server)
