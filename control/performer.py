@@ -16,7 +16,9 @@ from telemetry.errors import AlreadyRunning, TritonscopeError
 from telemetry.identity import Server
 
 KEEP_JOBS = 200
-"""Jobs, with what they yielded, that stay readable after their end."""
+"""Jobs that stay readable after their end."""
+KEEP_RESULTS = 50
+"""What they yielded, which may be large, is kept for so many of the newest."""
 
 _log = logging.getLogger(__name__)
 
@@ -123,8 +125,7 @@ class Performer:
                 raise already_running(self._busy[lock].record)
             job = Job(self.journal.begin(action, f"{action.kind.doing} {action.target}").id, self.journal)
             self._by_token[action.token] = job
-            while len(self._by_token) > KEEP_JOBS:
-                self._by_token.popitem(last=False)
+            self._forget_oldest()
             self._busy[lock] = job
         course = Course(job, self.journal, server, action)
         threading.Thread(
@@ -142,6 +143,14 @@ class Performer:
         with self._mutex:
             job = self._busy.get(("repository", server, model))
             return job.record if job else None
+
+    def _forget_oldest(self) -> None:
+        surplus = max(0, len(self._by_token) - KEEP_JOBS)
+        ended = [token for token, job in self._by_token.items() if not job.record.running]
+        for token in ended[:surplus]:
+            del self._by_token[token]
+        for old in list(self._by_token.values())[:-KEEP_RESULTS]:
+            old.result = old.progress = None
 
     def _run(self, job: Job, course: Course, work: Work, lock: tuple[str, ...]) -> None:
         try:

@@ -26,7 +26,6 @@ class TestAnswer:
 
     __test__ = False  # pytest would take the name for a test class
 
-    request: InferenceRequest
     reply: Reply
     split: ServerSplit
 
@@ -42,7 +41,7 @@ def test_request_work(reader: StatisticsReader, config: ModelConfig, request: In
         split = _split(reader, config, request, before)
         took = human(reply.latency_us, Unit.US)
         return Conclusion(
-            Outcome.DONE, f"{request.model} answered after {took}", result=TestAnswer(request, reply, split)
+            Outcome.DONE, f"{request.model} answered after {took}", result=TestAnswer(reply, split)
         )
 
     return work

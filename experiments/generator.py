@@ -7,6 +7,7 @@ times a second, then the result. Ends early when its standard input is closed (t
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import sys
@@ -23,6 +24,7 @@ from control.triton_client import call_error, open_client
 
 PROGRESS_SECONDS = 0.2
 _JOIN_SECONDS = 0.05
+_AFTER_STOP_SECONDS = 2.0
 
 
 class Load:
@@ -34,7 +36,9 @@ class Load:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._began = 0.0
-        self._start = threading.Barrier(int(order["concurrency"]) + 1)
+        self._report_at = 0.0
+        self._connected_workers = threading.Semaphore(0)
+        self._go = threading.Event()
         self.stop = threading.Event()
         self.spans: list[tuple[float, float]] = []
         """Begin and end of each successful request, seconds since the start."""
@@ -42,21 +46,33 @@ class Load:
         self.last_end = 0.0
 
     def run(self) -> None:
-        """Start, and report until all workers have ended."""
+        """Connect, start all workers at once, and report until they have ended or were stopped.
+
+        A worker that waits for an answer is not waited for long after a stop: its request is not counted.
+        """
         workers = [
             threading.Thread(target=self._work, daemon=True) for _ in range(self._order["concurrency"])
         ]
+        self._began = time.perf_counter()
         for worker in workers:
             worker.start()
+        for _ in workers:
+            while not self._connected_workers.acquire(timeout=_JOIN_SECONDS) and not self.stop.is_set():
+                self._report_when_due()
         self._began = time.perf_counter()
-        self._start.wait()
-        report_at = self._began
+        self._go.set()
+        give_up_at = float("inf")
         for worker in workers:
-            while worker.is_alive():
+            while worker.is_alive() and time.perf_counter() < give_up_at:
                 worker.join(_JOIN_SECONDS)
-                if time.perf_counter() >= report_at:
-                    report_at = time.perf_counter() + PROGRESS_SECONDS
-                    self.report()
+                self._report_when_due()
+                if self.stop.is_set():
+                    give_up_at = min(give_up_at, time.perf_counter() + _AFTER_STOP_SECONDS)
+
+    def _report_when_due(self) -> None:
+        if time.perf_counter() >= self._report_at:
+            self._report_at = time.perf_counter() + PROGRESS_SECONDS
+            self.report()
 
     def report(self) -> None:
         """One line of progress."""
@@ -78,7 +94,8 @@ class Load:
 
     def _work(self) -> None:
         client = self._connected()
-        self._start.wait()
+        self._connected_workers.release()
+        self._go.wait()
         while not self.stop.is_set() and next(self._numbers) < self._order["requests"]:
             self._one(client)
         client.close()
@@ -87,10 +104,9 @@ class Load:
     def _connected(self) -> InferenceServerClient:
         """A client with an open connection, so that connecting is not measured."""
         client = open_client(self._order["url"], self._order["timeout_seconds"], self._order["ca_file"])
-        try:
+        # What is wrong here is wrong with the first request too, and is counted there.
+        with contextlib.suppress(Exception):
             client.is_server_live(headers=self._order["headers"] or None)
-        except Exception as error:  # noqa: BLE001 - counted when the first request fails the same way
-            self._count_error(error)
         return client
 
     def _one(self, client: InferenceServerClient) -> None:

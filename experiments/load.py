@@ -111,7 +111,8 @@ def run_load(
 ) -> LoadFigures:
     """Run one load in its own process and wait; raises ActionFailed if the generator itself breaks.
 
-    `stopping` is asked about five times a second; what was measured until then is returned.
+    `stopping` is asked about five times a second; what was measured until then is returned, without the
+    requests that were still unanswered 2 s later.
     """
     order.check()
     command = [sys.executable, "-m", "experiments.generator"]

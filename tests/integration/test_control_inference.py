@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -187,3 +188,27 @@ def extremes(datatype: str) -> str:
     if datatype == "BOOL":
         return "[true, false, true]"
     return '["", "plain", "ünï \\u2028 \\u0000 \\"quoted\\""]'
+
+
+def test_a_restricted_server_is_called_restricted_and_the_header_opens_everything() -> None:
+    apis = "inference,model-repository,statistics,model-config"
+    with started_lab("batch_add_model", extra_args=(f"--http-restricted-api={apis}:admin-key=open",)) as lab:
+        tensors = (floats("INPUT_A", 1.5), floats("INPUT_B", 2.0))
+        record = lab.do(ActionKind.UNLOAD, "batch_add_model")
+        assert record.outcome is Outcome.REFUSED
+        assert "restricts this API (HTTP 403)" in record.sentence
+        lab.server = replace(lab.server, headers={"admin-key": "open"})
+        config = lab.reader.config("lab", "batch_add_model")
+        assert answer(lab.ask("batch_add_model", *tensors)).reply.outputs[0].array.tolist() == [[3.5]]
+        assert lab.do(ActionKind.UNLOAD, "batch_add_model").outcome is Outcome.DONE
+        assert lab.do(ActionKind.LOAD, "batch_add_model").outcome is Outcome.DONE
+        lab.server = replace(lab.server, headers={})
+        work = test_request_work(
+            NoStatistics(), config, InferenceRequest("lab", "batch_add_model", "", tensors)
+        )
+        record = lab.control.perform(Action(ActionKind.TEST_REQUEST, "lab", "batch_add_model"), work).wait(10)
+        assert record.outcome is Outcome.FAILED
+        assert record.sentence.endswith(
+            "restricts inference (HTTP 403): add the header it expects to the settings"
+        )
+        assert "open" not in str(record)

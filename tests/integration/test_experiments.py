@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from control.tensors import random_array
 from experiments.fresh_reader import FreshReader
 from experiments.serial_vs_concurrent import Comparison, Progress, experiment_work
 from sandbox import Sandbox, SandboxOptions
+from sandbox.repository import FAULT_MODELS
 from telemetry.errors import AlreadyRunning
 from telemetry.identity import Server
 from tests.counting_proxy import CountingProxy
@@ -144,3 +147,27 @@ def test_a_request_that_fails_is_told_before_the_load_begins(sandbox: Sandbox) -
         record = job.wait(LIMIT_SECONDS)
         assert (record.outcome, record.sentence) == (Outcome.FAILED, "batch_add_model has no version 7")
         assert len(proxy.passed("POST", "/infer")) == 1
+
+
+def test_a_stop_does_not_wait_for_a_model_that_hangs(sandbox: Sandbox, tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    sandbox.add_model(FAULT_MODELS["hang"], name="hangs", parameters={"while_file_exists": str(held)})
+    bench = Bench(sandbox.http_url)
+    loaded = bench.control.perform(Action(ActionKind.LOAD, "lab", "hangs")).wait(LIMIT_SECONDS)
+    assert loaded.outcome is Outcome.DONE
+    config = bench.reader.config("lab", "hangs")
+    request = InferenceRequest("lab", "hangs", "", (Tensor("INPUT", "FP32", np.ones(1, dtype=np.float32)),))
+    job = bench.control.perform(
+        Action(ActionKind.EXPERIMENT, "lab", "hangs"), experiment_work(bench.reader, config, request, 2000, 2)
+    )
+    while not (isinstance(job.progress, Progress) and job.progress.load.done > 3):
+        assert job.wait(0.02).running
+    held.touch()
+    began = time.monotonic()
+    job.stop()
+    record = job.wait(20.0)
+    held.unlink()
+    assert record.outcome is Outcome.STOPPED
+    assert time.monotonic() - began < 8.0
+    assert isinstance(job.result, Comparison)
+    assert job.result.serial.clients.succeeded > 3

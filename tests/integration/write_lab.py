@@ -57,7 +57,10 @@ class Lab:
 
 @contextmanager
 def started_lab(
-    *models: str, extra: tuple[str, ...] = (), control_mode: ControlMode = "explicit"
+    *models: str,
+    extra: tuple[str, ...] = (),
+    control_mode: ControlMode = "explicit",
+    extra_args: tuple[str, ...] = (),
 ) -> Iterator[Lab]:
     """A lab with these models of the project and these of the test fixtures, all of them loaded."""
     options = SandboxOptions(
@@ -68,9 +71,11 @@ def started_lab(
         simulated_gpu=False,
         extra_models=tuple(MODELS / name for name in extra),
         control_mode=control_mode,
+        extra_args=extra_args,
     )
     with Sandbox(options) as sandbox, CountingProxy(sandbox.http_url) as proxy:
-        assert sandbox.not_ready() == {}
+        if not extra_args:
+            assert sandbox.not_ready() == {}
         yield Lab(sandbox, proxy)
 
 

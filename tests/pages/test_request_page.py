@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Button
 
 from control.actions import ActionKind, Conclusion, Outcome
-from control.inference import InferenceRequest, Reply, Tensor
+from control.inference import Reply, Tensor
 from control.performer import Course
 from control.server_split import ModelSplit, ServerSplit
 from control.test_requests import TestAnswer
@@ -46,8 +46,7 @@ def button(page: AppTest, label: str) -> Button:
 
 def answering(control: NotingControl, array: np.ndarray, datatype: str = "FP32") -> None:
     reply = Reply("fast_add", "1", (Tensor("OUT", datatype, array),), 3780.0)
-    request = InferenceRequest("lab", "fast_add", "1", ())
-    answer = TestAnswer(request, reply, ServerSplit((SPLIT,), ALONE))
+    answer = TestAnswer(reply, ServerSplit((SPLIT,), ALONE))
     control.answers = lambda course: Conclusion(
         Outcome.DONE, "fast_add answered after 3.78 ms", result=answer
     )
@@ -271,8 +270,7 @@ def test_an_ensembles_parts_are_those_of_its_steps() -> None:
     control = install()
     step = replace(SPLIT, model="slow_add")
     reply = Reply("pipeline", "1", (Tensor("OUT", "FP32", np.ones((1, 1), dtype=np.float32)),), 3780.0)
-    request = InferenceRequest("lab", "pipeline", "1", ())
-    answer = TestAnswer(request, reply, ServerSplit((replace(SPLIT, model="pipeline"), step), ALONE))
+    answer = TestAnswer(reply, ServerSplit((replace(SPLIT, model="pipeline"), step), ALONE))
     control.answers = lambda course: Conclusion(Outcome.DONE, "pipeline answered", result=answer)
     page = open_form("pipeline")
     for area in page.text_area:

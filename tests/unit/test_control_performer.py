@@ -161,3 +161,20 @@ def test_the_journal_is_bounded_and_never_forgets_what_runs() -> None:
     assert journal.get(running.id).running
     assert [record.action.model for record in journal.records(model="m4")] == ["m4"]
     assert journal.records(server="other") == ()
+
+
+def test_results_are_kept_for_the_newest_jobs_only(
+    monkeypatch: pytest.MonkeyPatch, performer: Performer
+) -> None:
+    monkeypatch.setattr("control.performer.KEEP_RESULTS", 2)
+    monkeypatch.setattr("control.performer.KEEP_JOBS", 3)
+    gate = Gate()
+    gate.go.set()
+    jobs = []
+    for number in range(5):
+        job = performer.perform(action(f"m{number}"), gate)
+        job.wait(WAIT_SECONDS)
+        jobs.append(job)
+    assert [job.result for job in jobs] == [None, None, None, 42, 42]
+    assert [performer.job(job.id) is not None for job in jobs] == [False, False, True, True, True]
+    assert jobs[0].record.outcome is Outcome.DONE
