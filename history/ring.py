@@ -61,7 +61,7 @@ class Ring:
         self._banks: dict[tuple[str, Source], Bank] = {}
         self._latest: dict[tuple[str, Source], Scrape] = {}
         self._last: dict[tuple[str, Source], Scrape] = {}
-        self._notices: deque[tuple[str, Notice]] = deque(maxlen=MAX_NOTICES)
+        self._notices: deque[tuple[str, float, Notice]] = deque(maxlen=MAX_NOTICES)
         self._revision = 0
 
     # ---- filling
@@ -88,7 +88,7 @@ class Ring:
             self._revision += 1
 
     def _note(self, scrape: Scrape, text: str) -> None:
-        self._notices.append((scrape.server, Notice(str(scrape.source), None, text)))
+        self._notices.append((scrape.server, scrape.at, Notice(str(scrape.source), None, text)))
 
     def forget(self, server: str) -> None:
         """Drop everything of one server that is no longer configured."""
@@ -118,10 +118,15 @@ class Ring:
         with self._lock:
             return tuple(sorted({server for server, _ in self._banks}))
 
-    def notices(self, server: str | None = None) -> tuple[Notice, ...]:
-        """What was left out on the way in, oldest first, the last 200."""
+    def notices(self, server: str | None = None, *, since: float | None = None) -> tuple[Notice, ...]:
+        """What was left out on the way in, oldest first, the last 200; each text once."""
         with self._lock:
-            return tuple(notice for owner, notice in self._notices if server in (None, owner))
+            held = [
+                notice
+                for owner, at, notice in self._notices
+                if server in (None, owner) and (since is None or at >= since)
+            ]
+        return tuple(dict.fromkeys(held))
 
     def span(self) -> tuple[float, float] | None:
         """Times of the oldest and the newest reading, unix seconds; None while empty."""

@@ -33,6 +33,9 @@ FROZEN = (
     "what the statistics or the summaries do not tell is not reported"
 )
 
+_RECENT_SECONDS = 10.0
+"""What was left out of a reading is told as long as the window holds it, and a little longer."""
+
 _Rows = dict[GroupKey, dict[str, SignalValue]]
 _SOURCES = frozenset((Source.METRICS, Source.STATISTICS))
 
@@ -88,11 +91,11 @@ def report_of(
         and isinstance(scrape.payload, MetricsPage)
     }
     inventory = inventory if inventory is not None else Inventory.of(ring, servers)
-    found = [*notices, *_of_sources(ring, servers)]
+    found = [*notices, *_of_sources(ring, servers, at - (window_seconds or 0.0) - _RECENT_SECONDS)]
     return evaluate(ring, inventory, at, window_seconds, pages=pages, notices=found)
 
 
-def _of_sources(ring: Ring, servers: Sequence[str]) -> Iterator[Notice]:
+def _of_sources(ring: Ring, servers: Sequence[str], since: float) -> Iterator[Notice]:
     for server in servers:
         for source in Source:
             scrape = ring.latest(server, source)
@@ -102,7 +105,7 @@ def _of_sources(ring: Ring, servers: Sequence[str]) -> Iterator[Notice]:
                 yield Notice(f"{server} {source}", None, scrape.error.sentence)
             for notice in scrape.notices:
                 yield Notice(f"{server} {notice.source}", notice.line, notice.text)
-        for notice in ring.notices(server):
+        for notice in ring.notices(server, since=since):
             yield Notice(f"{server} {notice.source}", notice.line, notice.text)
 
 

@@ -199,6 +199,7 @@ def test_a_reading_that_is_not_newer_is_dropped_with_a_notice() -> None:
         "a reading 5 s older than the one before was dropped",
     ]
     assert ring.increase(SUCCESS, MODEL, 10, T0 + 10, plain=True) == {("a", "alpha", "1"): 1.0}
+    assert ring.notices("b") == () and len(ring.notices("a", since=T0 + 6)) == 1
 
 
 def test_a_negative_counter_is_left_out_and_named() -> None:
