@@ -17,7 +17,8 @@ TritonscopeError             a sentence for a person, with what to do
     ├── InvalidRequest       it cannot work as written: nothing was sent
     └── ActionFailed         sent, and the server refused or failed it
 
-Foreign exceptions become one of these in `telemetry.transport` and nowhere else.
+Foreign exceptions become one of these in `telemetry.transport`, those of tritonclient in
+`control.triton_client`, and nowhere else.
 """
 
 from __future__ import annotations

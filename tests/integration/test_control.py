@@ -117,7 +117,7 @@ class TestFailures:
 
     def test_a_load_outlives_its_client_and_is_not_sent_again(self, lab: Lab) -> None:
         lab.sandbox.add_model(FAULT_MODELS["slow_load"], name="slow", parameters={"load_seconds": "5"})
-        control = lab.make_control(Patience(call_seconds=2.0))
+        control = lab.make_control(Patience(call_seconds=2.0, stuck_seconds=3.0))
         job = control.perform(Action(ActionKind.LOAD, "lab", "slow"))
         stages = set()
         while job.record.running:
@@ -128,6 +128,7 @@ class TestFailures:
         assert record.seconds(0.0) > 4.0
         assert "loading slow" in stages
         assert "still loading slow: the call was given up, the server goes on" in stages
+        assert any(stage.startswith("loading slow: this may never end") for stage in stages)
         assert lab.states("slow") == {ModelState.READY}
         assert lab.sent("slow", "load") == 1
 
@@ -193,3 +194,20 @@ def test_a_server_in_mode_none_refuses_once_and_the_buttons_know_it() -> None:
         record = lab.do(ActionKind.UNLOAD, "batch_add_model")
         assert record.outcome is Outcome.REFUSED
         assert record.sentence.startswith("Nothing was sent: the repository index cannot be read.")
+
+
+def test_what_became_of_a_load_is_not_guessed_when_the_server_dies_under_way() -> None:
+    with started_lab("batch_add_model") as lab:
+        lab.sandbox.add_model(FAULT_MODELS["slow_load"], name="slow", parameters={"load_seconds": "20"})
+        control = lab.make_control(Patience(unreachable_seconds=1.0))
+        job = control.perform(Action(ActionKind.LOAD, "lab", "slow"))
+        while ModelState.LOADING not in lab.states("slow"):
+            assert job.wait(0.05).running
+        lab.sandbox.kill(signal.SIGKILL)
+        record = job.wait(LIMIT_SECONDS)
+        assert record.outcome is Outcome.UNKNOWN
+        assert record.sentence.startswith(
+            "The server stopped answering while loading slow: what became of it is not known."
+        )
+        assert lab.sent("slow", "load") == 1
+        assert control.running("lab", "slow") is None
