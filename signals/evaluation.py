@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from history.protocol import By, Frame, Grid, GroupKey, History, Matchers, Reduce
+from history.protocol import By, Frame, Grid, History, Matchers, Reduce
 from signals import frames
-from signals.facts import FactFamily, SignalFacts
+from signals.facts import FactFamily, NameKey, SignalFacts
 from telemetry.catalogue import CATALOGUE, MODEL_FAMILIES, Kind
 
 MODEL: By = ("server", "model", "version")
@@ -123,13 +123,11 @@ class Evaluation:
         """A fact as values that do not change over time."""
         if family is FactFamily.INSTANCES:
             return frames.of_vector(self.times, dict(self.facts.instances))
-        names = self.facts.steps if family is FactFamily.ENSEMBLE_STEP else self.facts.queues_itself
-        return frames.of_vector(self.times, dict.fromkeys(names, 1.0))
+        return frames.of_vector(self.times, dict.fromkeys(self.having(family), 1.0))
 
-    def has(self, family: FactFamily, key: GroupKey) -> bool:
-        """True if the group's model has the fact."""
-        names = self.facts.steps if family is FactFamily.ENSEMBLE_STEP else self.facts.queues_itself
-        return key[:2] in names
+    def having(self, family: FactFamily) -> Collection[NameKey]:
+        """(server, model) of every model that has the fact."""
+        return self.facts.steps if family is FactFamily.ENSEMBLE_STEP else self.facts.queues_itself
 
 
 class Expression(abc.ABC):

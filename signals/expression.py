@@ -206,8 +206,10 @@ class Only(Expression):
 
     def evaluate(self, evaluation: Evaluation) -> Frame:
         """Of, filtered."""
-        frame = evaluation.of(self.of)
-        return frames.filtered(frame, lambda key: evaluation.has(self.family, key) is not self.without)
+        frame, having = evaluation.of(self.of), evaluation.having(self.family)
+        if not having:
+            return frame if self.without else frames.empty(frame.times)
+        return frames.filtered(frame, lambda key: ((key[0], key[1]) in having) is not self.without)
 
     def promql(self, dialect: Dialect) -> str:
         """`(... and on (server, model) fact)` or `(... unless on (server, model) fact)`."""
