@@ -7,6 +7,7 @@ collectors knows the settings: it is a command.
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -38,8 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         listening = _listen(options.address, options.port)
     except OSError as error:
+        # Python adds the address to the system's words, which says it twice.
+        why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
         print(
-            f"Nothing can listen on {options.address}:{options.port} ({error.strerror or error}): "
+            f"Nothing can listen on {options.address}:{options.port} ({why}): "
             "choose another with --address and --port.",
             file=sys.stderr,
         )
