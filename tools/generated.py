@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GENERATED: dict[str, tuple[str, str]] = {
     # path: (module, function that returns the whole text)
     "docs/exporter.md": ("tools.exporter_file", "render"),
+    "docs/metrics.md": ("tools.metrics_file", "render"),
     "docs/settings.md": ("settings", "reference"),
     "docs/signals.md": ("signals.reference", "render"),
     "prometheus/alertmanager.yml": ("tools.alertmanager_file", "render"),
