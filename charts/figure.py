@@ -223,6 +223,7 @@ def _threshold_label(line: Threshold, divisor: float) -> dict[str, Any]:
     return {
         "xref": "paper", "x": 1, "xanchor": "right", "y": line.value / divisor, "yanchor": "bottom",
         "text": plain(line.label), "showarrow": False, "font": {"size": 10.5, "color": line.color},
+        "bgcolor": "@label", "borderpad": 1,
     }  # fmt: skip
 
 

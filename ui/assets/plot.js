@@ -53,6 +53,7 @@ function themeOf(element) {
     panel: read("secondary-background-color", "transparent"),
     grid: read("border-color", "rgba(128,128,128,.25)"),
     faint: `color-mix(in srgb, ${text} 62%, transparent)`,
+    label: `color-mix(in srgb, ${read("background-color", "#fff")} 78%, transparent)`,
     red: read("red-text-color", "#d0342c"),
     amber: read("yellow-text-color", "#b87700"),
     grey: read("gray-text-color", "#7c857a"),
@@ -206,6 +207,7 @@ function redraw(state) {
   if (!header || header.empty) return
   const theme = themeOf(state.root)
   theme.faint = rgb(state.root, theme.faint)
+  theme.label = rgb(state.root, theme.label)
   const traces = resolve(header.traces, parts, theme)
   for (const trace of traces) {
     if (header.time) trace.x = Float64Array.from(trace.x, toLocal)
