@@ -51,11 +51,15 @@ def series_of(text: str) -> Series:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What must be said at `at_seconds`; findings as `Rule severity subject`, in order of harm."""
+    """What must be said at `at_seconds`; findings as `Rule severity subject`, in order of harm.
+
+    `sentences` are those of the first findings, `follows` what is folded under the first one.
+    """
 
     at_seconds: float
     findings: tuple[str, ...]
-    sentence: str | None
+    sentences: tuple[str, ...] | None
+    follows: tuple[str, ...] | None
     since_seconds: float | None
     verdict: str | None
     unjudged: tuple[str, ...] | None
@@ -112,11 +116,16 @@ def _states(rows: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
     return [(row[0], row[2] if len(row) > 2 else "") for row in rows for _ in range(int(row[1]))]
 
 
+def _one(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else (text,)
+
+
 def _expectation(row: Mapping[str, Any]) -> Expectation:
     return Expectation(
         parse_duration(row["at"]),
         tuple(row["findings"]),
-        row.get("sentence"),
+        tuple(row["sentences"]) if "sentences" in row else _one(row.get("sentence")),
+        tuple(row["follows"]) if "follows" in row else None,
         parse_duration(row["since"]) if "since" in row else None,
         row.get("verdict"),
         tuple(row["unjudged"]) if "unjudged" in row else None,

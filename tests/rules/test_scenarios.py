@@ -35,8 +35,11 @@ def test_scenario(scenario: Scenario) -> None:
             assert found == [], f"at {seconds:g} s: {[one.sentence for one in judgement.findings]}"
             continue
         assert found == list(want.findings), f"at {seconds:g} s: {said.sentence}"
-        if want.sentence is not None:
-            assert judgement.findings[0].sentence == want.sentence
+        if want.sentences is not None:
+            told = tuple(finding.sentence for finding in judgement.findings[: len(want.sentences)])
+            assert told == want.sentences
+        if want.follows is not None:
+            assert tuple(map(described, judgement.findings[0].follows)) == want.follows
         if want.since_seconds is not None:
             assert judgement.findings[0].since == START + want.since_seconds
         if want.verdict is not None:
