@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         listening = _listen(options.address, options.port)
     except OSError as error:
         # Python adds the address to the system's words, which says it twice.
-        why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror
+        why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror
         print(
             f"Nothing can listen on {options.address}:{options.port} ({why}): "
             "choose another with --address and --port.",
