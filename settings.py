@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from telemetry.errors import SettingsError
 from telemetry.identity import Server
 from telemetry.located_yaml import Located, read_located
+from telemetry.prometheus_endpoint import PROMETHEUS_KEYS, PrometheusEndpoint, endpoint_of
 from telemetry.scrape import Notice
 from telemetry.server_entry import SERVER_KEYS, ServerEntry, metrics_base, usual_metrics_url
 from telemetry.transport import normalise_address
@@ -37,6 +38,7 @@ VARIABLES: dict[str, str] = {
     "SERVERS": "servers in one line: `id=address,id=address`; without `id=` the id is host:port",
     "URL": "address of one server's HTTP API, beside those of SERVERS",
     "METRICS_URL": "address of that one server's metrics page",
+    "PROMETHEUS_URL": "address of a Prometheus-compatible API; wins over `url` of `history: prometheus:`",
     "SANDBOX_STATE": "state file of `python -m sandbox run`, which sets it; adds the server `sandbox`",
 }
 
@@ -62,6 +64,9 @@ class Settings(BaseSettings):
     app_host: str = Field(default="127.0.0.1", min_length=1, description="address the app listens on")
     app_port: int = Field(default=8501, ge=1, le=65535, description="port the app listens on")
     sandbox_state: Path | None = Field(default=None, description="state file of `python -m sandbox run`")
+    prometheus: InstanceOf[PrometheusEndpoint] | None = Field(
+        default=None, description="where the history beyond this process is"
+    )
     notices: tuple[InstanceOf[Notice], ...] = Field(default=(), description="what could not be used")
 
     @classmethod
@@ -103,15 +108,17 @@ class _Loader:
         scalars = {name: self._scalar(name, file.name, root) for name in SCALARS}
         scalars["live_window_seconds"] = self._live_window(scalars)
         entries = [*self._environment_entries(), *self._file_entries(file, root)]
+        prometheus = self._prometheus(file, root)
         state = self._variable("SANDBOX_STATE")
         servers = self._sandbox(Path(state)) if state else []
-        servers += self._servers(entries, bool(scalars["control"]))
-        if not entries and not state and not self._file_is_broken:
+        servers += self._servers(entries, bool(scalars["control"]), prometheus is not None)
+        if not entries and not state and not self._file_is_broken and prometheus is None:
             servers = self._default_server(bool(scalars["control"]))
         return Settings(
             **scalars,
             servers=tuple(servers),
             sandbox_state=Path(state) if state else None,
+            prometheus=prometheus,
             notices=tuple(self._notices),
         )
 
@@ -143,7 +150,7 @@ class _Loader:
             self._file_is_broken = True
             self._note(file.name, root.line, "this file must hold settings by name, for example `servers:`")
             return None
-        self._note_unknown(file.name, root.key_lines if root else {}, (*SCALARS, "servers"))
+        self._note_unknown(file.name, root.key_lines if root else {}, (*SCALARS, "servers", "history"))
         return root
 
     def _note_unknown(self, source: str, lines: Mapping[str, int], known: Iterable[str]) -> None:
@@ -171,6 +178,24 @@ class _Loader:
                 continue
             self._note_unknown(file.name, item.key_lines, SERVER_KEYS)
             yield ServerEntry(file.name, item.line, values, self._environ, file.parent)
+
+    # ---- history
+
+    def _prometheus(self, file: Path, root: Located | None) -> PrometheusEndpoint | None:
+        located = (root.entries or {}).get("history") if root else None
+        self._note_unknown(file.name, located.key_lines if located else {}, ("prometheus",))
+        written = (located.entries or {}).get("prometheus") if located else None
+        values = dict((written.entries or {}) if written else {})
+        self._note_unknown(file.name, written.key_lines if written else {}, PROMETHEUS_KEYS)
+        source, line = file.name, written.line if written else None
+        if url := self._variable("PROMETHEUS_URL"):
+            source, line = (PREFIX + "PROMETHEUS_URL", None) if not values else (source, line)
+            values["url"] = Located(line or 0, scalar=url)
+        if not values and located is None:
+            return None
+        endpoint, notices = endpoint_of(source, line, values, self._environ, file.parent)
+        self._notices += notices
+        return endpoint
 
     # ---- single values
 
@@ -218,12 +243,16 @@ class _Loader:
         located = {key: Located(0, scalar=value) for key, value in values.items() if value}
         return ServerEntry(PREFIX + variable, None, located, self._environ)
 
-    def _servers(self, entries: list[ServerEntry], control: bool) -> list[Server]:
+    def _servers(self, entries: list[ServerEntry], control: bool, has_history: bool) -> list[Server]:
         servers: dict[str, Server] = {}
         for entry in entries:
             server = entry.server(control)
             self._notices += entry.notices
             if server is None:
+                continue
+            if not has_history and server.http_url is None and server.metrics_url is None:
+                text = f"server {server.id} has no address, and no Prometheus is configured to ask about it"
+                self._note(entry.source, entry.line_of("match"), text)
                 continue
             if server.id in servers or (server.id == SANDBOX_ID and self._variable("SANDBOX_STATE")):
                 text = f"a server {server.id} is defined already: this one is not used"
@@ -260,6 +289,7 @@ def reference() -> str:
         for name in SCALARS
     ]
     servers = [f"| `{key}` | {text} |" for key, text in SERVER_KEYS.items()]
+    prometheus = [f"| `{key}` | {text} |" for key, text in PROMETHEUS_KEYS.items()]
     variables = [f"| `{PREFIX}{name}` | {text} |" for name, text in VARIABLES.items()]
     return "\n".join(
         (
@@ -269,6 +299,8 @@ def reference() -> str:
             *general,
             "\n## A server (an item of `servers:`)\n\n| key | meaning |\n|---|---|",
             *servers,
+            "\n## History from Prometheus (`history: prometheus:`)\n\n| key | meaning |\n|---|---|",
+            *prometheus,
             "\n## The environment alone\n\n| variable | meaning |\n|---|---|",
             *variables,
             _EXAMPLE,
@@ -311,6 +343,13 @@ servers:
   - id: lab
     url: lab-gpu:8000
     control: true
+  - id: far-away
+    match: {namespace: search, pod: triton-7}
+history:
+  prometheus:
+    url: https://prometheus.example.com
+    headers_from_file: {Authorization: prometheus-token}
+    matchers: {cluster: prod}
 ```
 
 Values of headers are never shown or logged. Relative files are looked for beside the configuration file.

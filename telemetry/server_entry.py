@@ -26,7 +26,8 @@ SERVER_KEYS: dict[str, str] = {
     "headers_from_file": "header name: file that holds its value (mounted secrets)",
     "ca_file": "PEM file with the certificate authority that signed the server's certificate",
     "workload": "name shared by servers that serve the same models; default: the server itself",
-    "match": "Prometheus labels of this server's series, for example `namespace` and `pod`",
+    "match": "Prometheus labels of this server's series, for example `namespace` and `pod`; with these alone "
+    "the server is known from `history.prometheus` only",
     "control": "true: load, unload and test requests may be sent to it; default: the general `control`",
 }
 
@@ -62,16 +63,16 @@ class ServerEntry:
         try:
             http_url, metrics_url = self._addresses()
         except SettingsError as error:
-            self._note("url", f"{error.sentence}: this server is not used")
+            self.note("url", f"{error.sentence}: this server is not used")
             return None
         return Server(
-            id=self.text("id") or urlsplit(http_url or metrics_url or "").netloc,
+            id=self.text("id") or urlsplit(http_url or metrics_url or "").netloc or self._matched_name(),
             http_url=http_url,
             metrics_url=metrics_url,
-            headers=MappingProxyType(self._headers()),
-            ca_file=self._ca_file(),
+            headers=MappingProxyType(self.headers()),
+            ca_file=self.ca_file(),
             workload=self.text("workload"),
-            match=tuple(sorted((name, str(value.scalar)) for name, value in self._pairs("match"))),
+            match=tuple(sorted((name, str(value.scalar)) for name, value in self.pairs("match"))),
             control=self._control(control),
         )
 
@@ -86,7 +87,8 @@ class ServerEntry:
         located = self.values.get(key)
         return self.line if located is None or self.line is None else located.line
 
-    def _note(self, key: str, text: str) -> None:
+    def note(self, key: str, text: str) -> None:
+        """Say that what stands at `key` could not be used."""
         self.notices.append(Notice(self.source, self.line_of(key), text))
 
     # ---- addresses
@@ -94,6 +96,9 @@ class ServerEntry:
     def _addresses(self) -> tuple[str | None, str | None]:
         url, metrics = self.text("url"), self.text("metrics_url")
         if not url and not metrics:
+            if self._matched_name():
+                # No path to it from here: it is known from Prometheus alone.
+                return None, None
             raise SettingsError("a server needs `url` (host:port of its HTTP API) or `metrics_url`")
         http_url = normalise_address(url) if url else None
         self._hint("url", http_url, 8000)
@@ -107,10 +112,19 @@ class ServerEntry:
         except SettingsError as error:
             if usual is None:
                 raise
-            self._note("metrics_url", f"metrics_url: {error.sentence}; {usual} is used")
+            self.note("metrics_url", f"metrics_url: {error.sentence}; {usual} is used")
             return http_url, usual
         self._hint("metrics_url", metrics_url, METRICS_PORT)
         return http_url, metrics_url
+
+    def _matched_name(self) -> str:
+        """What to call a server of which only the labels in Prometheus are known; "" without them."""
+        located = self.values.get("match")
+        labels = (located.entries or {}) if located is not None else {}
+        for name in ("instance", "pod", *labels):
+            if name in labels and labels[name].scalar is not None:
+                return str(labels[name].scalar)
+        return ""
 
     def _closed(self, metrics: str) -> bool:
         located = self.values.get("metrics_url")
@@ -119,7 +133,7 @@ class ServerEntry:
     def _hint(self, key: str, url: str | None, usual: int) -> None:
         port = urlsplit(url).port if url else None
         if port in _USUAL_PORTS and port != usual:
-            self._note(
+            self.note(
                 key,
                 f"{key} has port {port}, usually Triton's {_USUAL_PORTS[port]}; "
                 f"its {_USUAL_PORTS[usual]} is usually on {usual}",
@@ -127,7 +141,8 @@ class ServerEntry:
 
     # ---- headers and the rest
 
-    def _headers(self) -> dict[str, str]:
+    def headers(self) -> dict[str, str]:
+        """Headers from all three places; one that cannot be used becomes a notice."""
         headers: dict[str, str] = {}
         readers: tuple[tuple[str, Callable[[str], str]], ...] = (
             ("headers", str),
@@ -135,7 +150,7 @@ class ServerEntry:
             ("headers_from_file", self._from_file),
         )
         for key, read in readers:
-            for name, located in self._pairs(key):
+            for name, located in self.pairs(key):
                 try:
                     value = read("" if located.scalar is None else str(located.scalar))
                     check_headers({name: value})
@@ -158,12 +173,13 @@ class ServerEntry:
         except (OSError, UnicodeDecodeError):
             raise SettingsError(f"the file {name} cannot be read") from None
 
-    def _pairs(self, key: str) -> Iterator[tuple[str, Located]]:
+    def pairs(self, key: str) -> Iterator[tuple[str, Located]]:
+        """Names and plain values under a key; anything else becomes a notice."""
         located = self.values.get(key)
         if located is None:
             return
         if located.entries is None:
-            self._note(key, f"{key} must be names with values: not used")
+            self.note(key, f"{key} must be names with values: not used")
             return
         for name, value in located.entries.items():
             if value.items is not None or value.entries is not None:
@@ -172,13 +188,14 @@ class ServerEntry:
             else:
                 yield name, value
 
-    def _ca_file(self) -> str | None:
+    def ca_file(self) -> str | None:
+        """Path of the CA file, None without one."""
         name = self.text("ca_file")
         if not name:
             return None
         file = self.folder / name
         if not file.is_file():
-            self._note("ca_file", f"ca_file {name} does not exist: TLS will fail")
+            self.note("ca_file", f"ca_file {name} does not exist: TLS will fail")
         return str(file)
 
     def _control(self, general: bool) -> bool:
@@ -187,5 +204,5 @@ class ServerEntry:
             return general
         if isinstance(located.scalar, bool):
             return located.scalar
-        self._note("control", "control must be true or false: false is used")
+        self.note("control", "control must be true or false: false is used")
         return False

@@ -30,6 +30,7 @@ from telemetry.errors import (
 from telemetry.identity import Server
 
 USER_AGENT = "tritonscope"
+JSON = "application/json"
 MAX_ANSWER_BYTES = 256 * 2**20
 """Answers above this are refused: 256 MiB is 300 times the page of 200 models with summaries."""
 
@@ -121,9 +122,11 @@ class Transport:
         """GET; raises SourceError unless the status is 200."""
         return self._send("GET", url, None, timeout_seconds)
 
-    def post(self, url: str, body: str = "", *, timeout_seconds: float | None = None) -> Answer:
-        """POST of a JSON text; raises SourceError unless the status is 200."""
-        return self._send("POST", url, body, timeout_seconds)
+    def post(
+        self, url: str, body: str = "", *, timeout_seconds: float | None = None, content_type: str = JSON
+    ) -> Answer:
+        """POST of a text, JSON unless told otherwise; raises SourceError unless the status is 200."""
+        return self._send("POST", url, body, timeout_seconds, content_type)
 
     def close(self) -> None:
         """Close the calling thread's connections."""
@@ -142,9 +145,16 @@ class Transport:
             self._local.session = session
         return session
 
-    def _send(self, method: str, url: str, body: str | None, timeout_seconds: float | None) -> Answer:
+    def _send(
+        self,
+        method: str,
+        url: str,
+        body: str | None,
+        timeout_seconds: float | None,
+        content_type: str = JSON,
+    ) -> Answer:
         limit = self._timeout_seconds if timeout_seconds is None else timeout_seconds
-        headers = {"Content-Type": "application/json"} if body else None
+        headers = {"Content-Type": content_type} if body else None
         data = None if body is None else body.encode()
         deadline = time.monotonic() + limit
         try:

@@ -310,6 +310,9 @@ def test_the_reference_is_up_to_date_and_complete() -> None:
 def test_the_example_of_the_reference_is_read_without_a_notice(tmp_path: Path) -> None:
     example = reference().split("```yaml\n")[1].split("```")[0]
     (tmp_path / "company-ca.pem").write_text("x")
+    (tmp_path / "prometheus-token").write_text("Bearer y")
     settings = load(tmp_path, example, {"TRITON_AUTHORIZATION": "Bearer x"})
     assert settings.notices == ()
-    assert [server.id for server in settings.servers] == ["search-1", "lab"]
+    assert [server.id for server in settings.servers] == ["search-1", "lab", "far-away"]
+    assert settings.prometheus is not None
+    assert settings.prometheus.url == "https://prometheus.example.com"
