@@ -19,7 +19,7 @@ from telemetry.units import NOT_REPORTED, Unit, human, scale_for
 _HEADROOM = 1.08
 _FAR = 3.0
 """A threshold further above the values than this is named in the note instead of flattening them."""
-_MARK_CROWD = 0.02
+_MARK_CROWD = 0.07
 """Marks closer than this share of the range become one label."""
 _HOVER = ",.3~r"
 

@@ -120,7 +120,7 @@ def _gpu_tiles(view: View) -> list[Tile]:
     name = f"GPU {number}" + (f" of {len(view.report.gpus)}" if len(view.report.gpus) > 1 else "")
     if gpu.key.simulated:
         name += " (simulated)"
-    total = gpu.signals.number("memory_total_bytes")
+    total = view.gpu_figure(gpu, "memory_total_bytes")
     return [
         _gpu_tile(view, gpu, name, Unit.RATIO, "utilization_ratio", top=1.0),
         _gpu_tile(
@@ -145,7 +145,7 @@ def _gpu_tile(
     course = view.of_level(signal, Level.GPU).column((gpu.key.server, gpu.key.uuid))
     return Tile(
         label=label,
-        value=gpu.signals.number(signal),
+        value=view.gpu_figure(gpu, signal),
         unit=unit,
         course=course if course is not None else np.empty(0),
         range_seconds=view.shown_seconds,

@@ -9,7 +9,7 @@ import runtime
 from charts.palette import model_color
 from signals.report import GpuSignals, ServerSignals
 from telemetry.identity import ModelKey
-from telemetry.units import NOT_REPORTED, Unit, human
+from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.empty import empty_state
 from ui.format import raw_tip
 from ui.html import Html, div, link, span, tag
@@ -30,6 +30,7 @@ class GpuCard:
     by_model: dict[ModelKey, float]
     placed: bool | None
     """Whether a model runs here; None = nothing tells."""
+    view: View
 
     @property
     def name(self) -> str:
@@ -38,7 +39,13 @@ class GpuCard:
 
     def number_of(self, signal: str) -> float | None:
         """One of its signals, None = not reported."""
-        return self.figures.signals.number(signal)
+        return self.view.gpu_figure(self.figures, signal)
+
+    @property
+    def stale(self) -> str:
+        """Age of the figures while the server is silent, "" while they are fresh."""
+        age = self.view.stale_seconds(self.figures.key.server)
+        return "" if age is None else f"{human_duration(age)} old"
 
 
 def gpu_cards(view: View) -> list[GpuCard]:
@@ -52,7 +59,7 @@ def gpu_cards(view: View) -> list[GpuCard]:
         used = _used_uuids(server)
         for number, row in enumerate(mine):
             placed = True if by_model else (row.key.uuid in used) if used else _placed(view, server, number)
-            cards.append(GpuCard(number, row, not alone, by_model, placed))
+            cards.append(GpuCard(number, row, not alone, by_model, placed, view))
     return cards
 
 
@@ -102,14 +109,14 @@ def gpu_sentence(cards: Sequence[GpuCard]) -> str:
         if len(cards) > 1
         else card.name
     )
-    return (
-        f"{which} {' and '.join(parts)}." if parts else f"{card.name} reports neither memory nor utilization."
-    )
+    if not parts:
+        return f"{card.name} reports neither memory nor utilization."
+    return f"{card.stale + ': ' if card.stale else ''}{which} {' and '.join(parts)}."
 
 
 def gpu_level(cards: Sequence[GpuCard]) -> str:
-    """Grey without figures, else green: full memory is how GPUs are used; rules judge, not this page."""
-    return "fine" if cards else "unknown"
+    """Grey without fresh figures, else green: GPUs are meant to be full; rules judge, not this page."""
+    return "fine" if cards and not any(card.stale for card in cards) else "unknown"
 
 
 def without_gpus() -> Html:
@@ -148,11 +155,12 @@ def memory_bar(card: GpuCard, view: View) -> Html:
     where = span(f"{card.figures.key.uuid} on {card.figures.key.server}", class_="ts-faint")
     bar = div(parts, class_="ts-bar", role="img", aria_label="memory by what holds it")
     return div(
-        div(card.name, where, _badge(card), class_="ts-h"),
+        div(card.name, where, _badge(card), _age(card), class_="ts-h"),
         bar if used is not None and total else None,
         tag("table", rows, class_="ts-facts"),
         _numbers(card),
         div(_several_words(), class_="ts-more") if card.several else None,
+        class_="ts-stale" if card.stale else None,
         data_key=card.figures.key.uuid,
     )  # fmt: skip
 
@@ -201,6 +209,10 @@ def _several_words() -> str:
     )
 
 
+def _age(card: GpuCard) -> Html | None:
+    return span(card.stale, class_="ts-badge ticket") if card.stale else None
+
+
 def _badge(card: GpuCard) -> Html | None:
     if not card.figures.key.simulated:
         return None
@@ -224,7 +236,8 @@ def host(rows: Sequence[ServerSignals]) -> Html:
     """CPU and memory of the machines, as Triton sees them."""
     shown = [line for row in rows for line in _host_rows(row, several=len(rows) > 1)]
     if not shown:
-        return section("Host", div("The servers report no CPU figures.", class_="ts-faint"))
+        words = "The servers report no CPU figures now."
+        return section("Host", div(words, class_="ts-faint"))
     return section(
         "Host",
         tag("table", shown, class_="ts-facts"),

@@ -135,6 +135,8 @@ def _row(
     word, class_ = STATES[state] if state is not None else ("state not reported", "off")
     if facts is not None and facts.failed:
         word, class_ = "failed to load", "page"
+    if stale:
+        word, class_ = f"was {word}", "off"
     return ModelRow(
         key=key,
         state=word,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 import runtime
 from history.inventory import Inventory, ModelFacts
 from history.protocol import Frame, Grid
 from signals.definition import Level
-from signals.report import ModelSignals, Report
+from signals.report import GpuSignals, ModelSignals, Report
 from telemetry.identity import ModelKey
 from telemetry.scrape import FloatArray
 from triage.context import ServerCoverage
@@ -84,6 +86,15 @@ class View:
     def of_level(self, signal: str, level: Level) -> Frame:
         """A signal of every model, server, GPU or host of the view over the time shown."""
         return runtime.current().signal_range(signal, self.grid, level=level, server=self.filters.server)
+
+    def gpu_figure(self, gpu: GpuSignals, signal: str) -> float | None:
+        """A GPU's figure now; while its server is silent the last one of the time shown, which is old."""
+        value = gpu.signals.number(signal)
+        if value is not None or self.stale_seconds(gpu.key.server) is None:
+            return value
+        course = self.of_level(signal, Level.GPU).column((gpu.key.server, gpu.key.uuid))
+        known = course[np.isfinite(course)] if course is not None else np.empty(0)
+        return float(known[-1]) if known.size else None
 
     def model_courses(self, signal: str) -> dict[ModelKey, FloatArray]:
         """A signal of every model of the view over the time shown, (n,) each."""

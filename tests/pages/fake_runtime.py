@@ -20,7 +20,9 @@ from telemetry.scrape import Scrape, Source
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 CASES = FIXTURES / "cases"
 SMALL = FIXTURES / "small_repo"
-SERVER = "triton-a"
+SETTINGS = {"TRITONSCOPE_URL": "http://127.0.0.1:1", "TRITONSCOPE_REFRESH_SECONDS": "10"}
+"""A slow interval, so that what was read just now stays fresh while a test looks at it."""
+OUTAGE_SECONDS = 30.0
 
 
 def text(path: Path) -> str:
@@ -37,11 +39,11 @@ def runtime_of(
     down: bool = False,
 ) -> Runtime:
     """Answers `every_seconds` apart, the last of each just now; `down`: the next reading found nobody."""
-    process = Runtime(load_settings({"TRITONSCOPE_URL": "http://127.0.0.1:1"}, path=None))
+    process = Runtime(load_settings(SETTINGS, path=None))
     server = process.servers[0].id
     # On a whole step of the charts' grid, so that the last point of a chart is the last reading.
     newest = time.time() // 4.0 * 4.0
-    now = newest - (every_seconds if down else 0.0)
+    now = newest - (OUTAGE_SECONDS if down else 0.0)
     cache = SeriesCache()
     for at, page in _timed(pages, now, every_seconds):
         read = read_page(page, cache, source="metrics")
