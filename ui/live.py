@@ -15,11 +15,11 @@ from ui.panel import panel
 _LOG = logging.getLogger(__name__)
 
 
-def live(body: Callable[[], None], *, name: str) -> None:
+def live(body: Callable[[], None], *, name: str, otherwise: Callable[[], None] | None = None) -> None:
     """Draw `body` now and again at every refresh the reader chose; once only while paused.
 
     `body` takes no arguments and reads the filters itself. `name` is unique on the page. An error in it
-    becomes a sentence in its place; the other parts of the page go on.
+    becomes a sentence in its place, or what `otherwise` draws; the other parts of the page go on.
     """
 
     def guarded() -> None:
@@ -29,7 +29,10 @@ def live(body: Callable[[], None], *, name: str) -> None:
             _failed(name, error.sentence)
         except Exception:  # noqa: BLE001 - the last stop before a traceback would reach the reader
             _LOG.exception("drawing %s failed", name)
-            _failed(name, "This part could not be drawn; the app's log has the details.")
+            if otherwise is not None:
+                otherwise()
+            else:
+                _failed(name, "This part could not be drawn; the app's log has the details.")
 
     # Streamlit tells fragments apart by their qualified names.
     guarded.__qualname__ = f"live.{name}"

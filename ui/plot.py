@@ -19,6 +19,7 @@ from ui.assets import WAIT
 
 _plot = st.components.v2.component("tritonscope_plot", js=WAIT % "plot", isolate_styles=False)
 _ALIGNMENT = 8
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def figure(spec: Spec, key: str, group: str = "page") -> None:
@@ -80,6 +81,7 @@ class _Arrays:
         }
 
     def _place(self, values: np.ndarray, exact: bool) -> dict[str, list[int]]:
+        exact = exact or bool((np.abs(values) > _FLOAT32_MAX).any())
         kind = "$f8" if exact else "$f4"
         data = np.ascontiguousarray(values, dtype="<f8" if exact else "<f4").tobytes()
         if (kind, data) not in self._places:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import runtime
 
-from triage.finding import Judgement, Severity
+from triage.finding import Finding, Severity
 from ui import filters, traffic
 from ui.format import counted
 from ui.html import Html, div, link, span, tag
@@ -25,7 +26,7 @@ def brand() -> None:
 
 def menu(current: str) -> None:
     """The pages; `current` is the address of the one that is open."""
-    live(partial(_menu, current), name="menu")
+    live(partial(_menu, current), name="menu", otherwise=partial(_entries, current, ()))
 
 
 def foot() -> None:
@@ -47,14 +48,18 @@ def foot() -> None:
 
 
 def _menu(current: str) -> None:
+    _entries(current, runtime.current().judgement().findings)
+
+
+def _entries(current: str, findings: Sequence[Finding]) -> None:
+    """The menu has to be there whatever is wrong with the findings."""
     params = filters.current().params()
-    judgement = runtime.current().judgement()
     entries = (
         link(
             (
                 span(_glyph(row.icon), class_="ts-glyph", aria_hidden="true"),
                 row.title,
-                _count(row.address, judgement),
+                _count(row.address, findings),
             ),
             row.address,
             params,
@@ -69,8 +74,8 @@ def _menu(current: str) -> None:
     panel(tag("nav", entries, class_="ts-menu", aria_label="Pages"), key="menu")
 
 
-def _count(address: str, judgement: Judgement) -> Html | None:
-    urgent = [finding for finding in judgement.findings if finding.severity is not Severity.INFO]
+def _count(address: str, findings: Sequence[Finding]) -> Html | None:
+    urgent = [finding for finding in findings if finding.severity is not Severity.INFO]
     if address != _COUNTED or not urgent:
         return None
     worst = Severity.PAGE if any(f.severity is Severity.PAGE for f in urgent) else Severity.TICKET
