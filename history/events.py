@@ -123,7 +123,11 @@ class EventLog:
 
 
 def _answering(state: _Server, scrape: Scrape) -> Iterator[Event]:
-    """DOWN when everything that is asked at every interval fails, UP when anything answers again."""
+    """DOWN when everything that is asked at every interval fails, UP when anything answers again.
+
+    A server that has not answered yet changed nothing: it is not down, and its first answer is no return.
+    """
+    seen = state.answered_at > float("-inf")
     state.attempts[scrape.source] = scrape.ok
     _note_attempt(state, scrape)
     answering = not _is_down(state)
@@ -132,6 +136,8 @@ def _answering(state: _Server, scrape: Scrape) -> Iterator[Event]:
     if answering == state.answering:
         return
     before, state.answering = state.answering, answering
+    if not seen:
+        return
     if not answering:
         state.down_since = scrape.at
         why = scrape.error.sentence if scrape.error is not None else "it does not answer"

@@ -20,7 +20,7 @@ from triage.template import counted
 
 NAMED_FINDINGS = 2
 """How many findings the sentence names; the others are counted."""
-FRESH_INTERVALS = 2.0
+FRESH_INTERVALS = 1.5
 """Figures older than this many intervals are no longer called current."""
 
 Clock = Callable[[float], str]

@@ -208,8 +208,11 @@ def test_one_source_that_fails_is_not_the_server_down() -> None:
     assert events == []
 
 
-def test_a_server_that_never_answered_is_down_at_once() -> None:
-    assert happened(failed(T0), failed(T0 + 2)) == [(0, "down", "")]
+def test_a_server_that_starts_after_the_app_is_no_outage() -> None:
+    assert happened(failed(T0), failed(T0 + 2)) == []
+    assert happened(failed(T0), failed(T0 + 2), page(T0 + 4, {"alpha": 1})) == []
+    later = happened(failed(T0), page(T0 + 2, {"alpha": 1}), failed(T0 + 4))
+    assert later == [(4, "down", "")]
 
 
 def test_sources_asked_rarely_do_not_keep_a_dead_server_alive() -> None:
