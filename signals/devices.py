@@ -31,6 +31,16 @@ def _gpu(name: str, unit: Unit, title: str, formula: str, triton: Expression, dc
 _DCGM_GPU: By = ("server", "UUID")
 
 
+def as_triton_has_it(row: Definition) -> Expression:
+    """A GPU signal from Triton's own families alone."""
+    return row.expression.one if isinstance(row.expression, OrElse) else row.expression
+
+
+def as_dcgm_has_it(row: Definition) -> Expression | None:
+    """A GPU signal from DCGM's families alone, under the label gpu_uuid; None where it has no such figure."""
+    return row.expression.other if isinstance(row.expression, OrElse) else None
+
+
 def _dcgm(family: str) -> Expression:
     return Gauge(family, _DCGM_GPU)
 

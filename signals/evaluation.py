@@ -22,13 +22,19 @@ _FREEZABLE = frozenset(name for name in MODEL_FAMILIES if CATALOGUE[name].kind i
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the labels are called where the PromQL runs, its window, and matchers for every selector."""
+    """How the labels are called where the PromQL runs, its window, and matchers for every selector.
+
+    `server` may be several labels ("cluster, instance"). `whole_range` reads every selector over the whole
+    range of a chart, whose length the window then is, at its end: a number to rank by that does not change
+    along the chart; gauges count with their largest value.
+    """
 
     server: str = "instance"
     model: str = "model"
     version: str = "version"
     window: str = "$__rate_interval"
     matchers: str = ""
+    whole_range: bool = False
 
     def label(self, name: str) -> str:
         """A label's name there."""
@@ -43,6 +49,21 @@ class Dialect:
         own = [f'{self.label(name)}="{value}"' for name, value in where]
         matchers = ", ".join([*own, *([self.matchers] if self.matchers else [])])
         return f"{family}{{{matchers}}}" if matchers else family
+
+    def gauge(self, family: str, where: Matchers = ()) -> str:
+        """A family's value."""
+        if self.whole_range:
+            return f"max_over_time({self.over_window(family, where)})"
+        return self.selector(family, where)
+
+    def over_window(self, family: str, where: Matchers = ()) -> str:
+        """A family over the window, as `rate` and `increase` take it."""
+        end = " @ end()" if self.whole_range else ""
+        return f"{self.selector(family, where)}[{self.window}]{end}"
+
+    def of_any_model(self) -> Dialect:
+        """For the steps of ensembles: whichever models the matchers ask for, their steps are others."""
+        return self
 
 
 class Evaluation:

@@ -17,6 +17,9 @@ from signals.facts import FactFamily
 from telemetry.catalogue import CATALOGUE
 from telemetry.scrape import FloatArray
 
+_ENSEMBLE_VERSION = "1"
+"""Triton's series of an ensemble say version 1, whatever its version is."""
+
 
 def _dropped(family: str, by: By) -> tuple[str, ...]:
     """Labels of the family that the result does not have; the others (cluster, team, ...) stay."""
@@ -50,7 +53,7 @@ class Increase(Expression):
 
     def promql(self, dialect: Dialect) -> str:
         """`sum without (...) (increase(family[window]))`."""
-        text = f"increase({dialect.selector(self.family, self.where)}[{dialect.window}])"
+        text = f"increase({dialect.over_window(self.family, self.where)})"
         return _grouped(text, self.family, self.by, dialect)
 
 
@@ -71,7 +74,7 @@ class Rate(Expression):
 
     def promql(self, dialect: Dialect) -> str:
         """`sum without (...) (rate(family[window]))`."""
-        text = f"rate({dialect.selector(self.family, self.where)}[{dialect.window}])"
+        text = f"rate({dialect.over_window(self.family, self.where)})"
         return _grouped(text, self.family, self.by, dialect)
 
 
@@ -90,7 +93,7 @@ class Gauge(Expression):
 
     def promql(self, dialect: Dialect) -> str:
         """`sum without (...) (family)`."""
-        text = dialect.selector(self.family, self.where)
+        text = dialect.gauge(self.family, self.where)
         return _grouped(text, self.family, self.by, dialect, str(self.reduce))
 
 
@@ -106,7 +109,7 @@ class Fact(Expression):
 
     def promql(self, dialect: Dialect) -> str:
         """The exported family."""
-        return dialect.selector(str(self.family))
+        return dialect.gauge(str(self.family))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +217,7 @@ class Only(Expression):
     def promql(self, dialect: Dialect) -> str:
         """`(... and on (server, model) fact)` or `(... unless on (server, model) fact)`."""
         operator = "unless" if self.without else "and"
-        fact = dialect.selector(str(self.family))
+        fact = dialect.gauge(str(self.family))
         return f"({self.of.promql(dialect)} {operator} on ({dialect.labels(NAME)}) {fact})"
 
 
@@ -240,8 +243,8 @@ class OverModels(Expression):
 class OverSteps(Expression):
     """For each ensemble the sum over its steps of an expression by (server, model), times their uses.
 
-    Only for ensembles whose `served`, by (server, model), is above zero. In a history the result is by
-    MODEL (under the version under which the ensemble is shown) or by NAME; in PromQL always by NAME.
+    Only for ensembles whose `served`, by (server, model), is above zero. The result is by MODEL (under the
+    version under which the ensemble is shown; in PromQL the one of Triton's own series) or by NAME.
     """
 
     of: Expression
@@ -267,13 +270,16 @@ class OverSteps(Expression):
         return Frame(evaluation.times, tuple(columns), np.stack(list(columns.values()), axis=1))
 
     def promql(self, dialect: Dialect) -> str:
-        """Joined over `tritonscope_ensemble_step{model, step}`."""
-        step = dialect.selector(str(FactFamily.ENSEMBLE_STEP))
+        """Joined over `tritonscope_ensemble_step{model, step}`, under the version Triton gives ensembles."""
+        step = dialect.gauge(str(FactFamily.ENSEMBLE_STEP))
         server, model = dialect.label("server"), dialect.label("model")
-        by_step = f'label_replace({self.of.promql(dialect)}, "step", "$1", "{model}", "(.*)")'
+        by_step = f'label_replace({self.of.promql(dialect.of_any_model())}, "step", "$1", "{model}", "(.*)")'
         by_step = f"sum by ({server}, step) ({by_step})"
         total = f"sum by ({server}, {model}) ({step} * on ({server}, step) group_left () {by_step})"
-        return f"({total} and on ({server}, {model}) ({self.served.promql(dialect)} > 0))"
+        served = f"({total} and on ({server}, {model}) ({self.served.promql(dialect)} > 0))"
+        if self.by == NAME:
+            return served
+        return f'label_replace({served}, "{dialect.label("version")}", "{_ENSEMBLE_VERSION}", "", "")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +298,7 @@ class TimesSteps(Expression):
     def promql(self, dialect: Dialect) -> str:
         """`(... * on (server, model) group_left () sum by (server, model) (tritonscope_ensemble_step))`."""
         names = dialect.labels(NAME)
-        steps = f"sum by ({names}) ({dialect.selector(str(FactFamily.ENSEMBLE_STEP))})"
+        steps = f"sum by ({names}) ({dialect.gauge(str(FactFamily.ENSEMBLE_STEP))})"
         return f"({self.of.promql(dialect)} * on ({names}) group_left () {steps})"
 
 

@@ -7,10 +7,12 @@ from signals.definition import Definition, both, ratio_of
 from signals.evaluation import NAME
 from signals.expression import (
     Gauge,
+    Only,
     OrElse,
     OverModels,
     Ratio,
 )
+from signals.facts import FactFamily
 from signals.parts import (
     QUEUE,
     QUEUE_MEAN,
@@ -33,7 +35,7 @@ def _latency() -> tuple[Definition, ...]:
     request_mean = Ratio(queued_by_triton(request_us()), queued_by_triton(successes()))
     queue_ratio = OrElse(
         Ratio(without_ensembles(queued_by_triton(QUEUE)), without_ensembles(queued_by_triton(request_us()))),
-        Ratio(STEP_QUEUE, Ratio(request_us(), successes()), on=NAME),
+        Ratio(STEP_QUEUE, Only(Ratio(request_us(), successes()), FactFamily.ENSEMBLE_STEP), on=NAME),
         on=NAME,
     )
     return (
