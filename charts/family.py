@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from charts.frames import ranked
-from charts.palette import model_color
+from charts.palette import model_color, model_dash
 from charts.spec import Spec
 from history.protocol import Frame, GroupKey
 from telemetry.units import Unit
@@ -26,6 +26,7 @@ def family(frame: Frame, label_names: tuple[str, ...], *, title: str, unit: Unit
             frame,
             lambda key: series_name(label_names, key),
             lambda key: _color(label_names, key, by_model),
+            dash=lambda key: _dash(label_names, key, by_model),
             additive=rate,
         ),
         range=range_,
@@ -38,6 +39,11 @@ def _color(label_names: tuple[str, ...], key: GroupKey, by_model: bool) -> str:
     if by_model and "model" in label_names:
         return model_color(key[label_names.index("model")])
     return model_color(hashlib.blake2s(repr(key).encode(), digest_size=8).hexdigest())
+
+
+def _dash(label_names: tuple[str, ...], key: GroupKey, by_model: bool) -> str:
+    """The model's own line style where each model has one series."""
+    return model_dash(key[label_names.index("model")]) if by_model and "model" in label_names else "solid"
 
 
 def series_name(label_names: tuple[str, ...], key: GroupKey) -> str:

@@ -113,8 +113,11 @@ def pending(
     ).or_empty("Pending requests are not reported: Triton has this figure from version 2.38 on.")
 
 
-def busy(model: str, ratio: Frame, *, range_: tuple[float, float], marks: tuple[Mark, ...] = ()) -> Spec:
-    """Share of the time that the model's instances executed."""
+def busy(
+    model: str, ratio: Frame,
+    *, range_: tuple[float, float], ensemble: bool = False, marks: tuple[Mark, ...] = (),
+) -> Spec:  # fmt: skip
+    """Share of the time that the model's instances executed; an ensemble has none."""
     return Spec(
         title="Instances busy",
         unit=Unit.RATIO,
@@ -126,7 +129,11 @@ def busy(model: str, ratio: Frame, *, range_: tuple[float, float], marks: tuple[
         marks=marks,
         help="Compute time of all executions in the window, divided by window times instances.\n"
         "Near 100 %: the instances are the limit. Low with a long queue: waiting for a batch, or blocked.",
-    ).or_empty("Not reported: it needs the model's statistics and its configuration.")
+    ).or_empty(
+        "An ensemble has no instances: look at its steps."
+        if ensemble
+        else "Not reported: it needs the model's statistics and its configuration."
+    )
 
 
 def batch_histogram(

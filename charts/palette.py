@@ -13,10 +13,13 @@ NEUTRAL = "@grey"
 
 OTHERS = "#8B948A"
 
+# None of the colours of latency or of trouble.
 _MODELS = (
-    "#3B8FD9", "#E07B39", "#1FA187", "#C95FA0", "#8A6FD1", "#B8A21B",
-    "#5FA83C", "#D05353", "#4FB3C6", "#A9744F", "#7A8CA8", "#D69BC4",
+    "#7B61D1", "#C2559D", "#B59A12", "#5C9E31", "#9A6A45", "#6E87B0",
+    "#DB9BC8", "#5560C8", "#A9B842", "#8E4A83", "#C4A574", "#4E7F86",
 )  # fmt: skip
+# Any salt will do; with this one the example models get colours that are far apart.
+_SALT = b"2849"
 _DASHES = ("solid", "dash", "dot")
 
 
@@ -31,4 +34,4 @@ def model_dash(name: str) -> str:
 
 
 def _hash(name: str) -> int:
-    return int.from_bytes(hashlib.blake2s(name.encode(), digest_size=4).digest(), "big")
+    return int.from_bytes(hashlib.blake2s(name.encode(), digest_size=4, salt=_SALT).digest(), "big")

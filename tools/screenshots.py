@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import requests
 from PIL import Image
@@ -33,9 +34,9 @@ TRAFFIC_SECONDS = 90.0
 """How long traffic runs before the pictures: one live window and a bit, so that rates have settled."""
 SETTLE_MS = 2500
 MOST_PIXELS = 2600
-COLOURS = 200
+COLOURS = 256
 SIZES = {"1440": (1440, 900), "390": (390, 844)}
-THEMES = ("light", "dark")
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _take(browser: Browser, url: str, shot: Shot) -> None:
         for size, (width, height) in SIZES.items():
             page = browser.new_page(
                 viewport={"width": width, "height": height}, color_scheme=theme, timezone_id="Europe/Berlin"
-            )  # type: ignore[arg-type]
+            )
             page.goto(f"{url}/{shot.address}")
             page.locator(".ts-verdict").first.wait_for(timeout=30_000)
             page.wait_for_timeout(SETTLE_MS)
@@ -143,7 +144,11 @@ def _whole(page: Page, width: int, height: int) -> bytes:
 
 def _compressed(png: bytes) -> bytes:
     """The picture with a palette: charts and text lose nothing to see, the file is a third."""
-    reduced = Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    reduced = (
+        Image.open(io.BytesIO(png))
+        .convert("RGB")
+        .quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    )
     packed = io.BytesIO()
     reduced.save(packed, "PNG", optimize=True)
     return packed.getvalue()

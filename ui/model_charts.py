@@ -61,7 +61,8 @@ class ModelCharts:
 
     def busy(self) -> Spec:
         """Share of the time its instances execute."""
-        return charts.busy(self.key.name, self._of("instance_busy_ratio"), **self._frame())
+        ensemble = self.config is not None and self.config.ensemble
+        return charts.busy(self.key.name, self._of("instance_busy_ratio"), ensemble=ensemble, **self._frame())
 
     def quantiles(self) -> Spec:
         """Quantiles of the request time."""

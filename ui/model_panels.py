@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import runtime
 from charts.model import COUNTED_BY_SERVER
+from charts.palette import model_color
 from history.inventory import ModelFacts
 from telemetry.facts import ModelConfig, ModelStatistics
 from telemetry.identity import ModelKey
@@ -58,20 +59,20 @@ def steps(view: View, facts: ModelFacts) -> Html | None:
     total = sum(us for _, us in rows if us is not None)
     chain: list[Html] = []
     for name, us in rows:
-        share = human(us / total, Unit.RATIO) if us is not None and total > 0 else NOT_REPORTED
-        chain += [
-            span(f"→ {share} →" if chain else f"{share} →", class_="ts-arrow"),
-            _step(view, facts, name, us),
-        ]
-    note = "share of the time of all steps; a step's own page shows where its time goes"
+        share = us / total if us is not None and total > 0 else None
+        chain += [span("→", class_="ts-arrow"), _step(view, facts, name, us, share)]
+    note = "a step's own page shows where its time goes"
     return section("Steps", div(chain, class_="ts-chain"), note=note)
 
 
-def _step(view: View, facts: ModelFacts, name: str, us: float | None) -> Html:
+def _step(view: View, facts: ModelFacts, name: str, us: float | None, share: float | None) -> Html:
     params = view.filters.params(server=facts.key.server, model=name)
+    words = f"{human(us, Unit.US)} mean · {human(share, Unit.RATIO)} of the steps' time"
+    bar = tag("i", style=f"width:{(share or 0.0) * 100:.1f}%;--ts-swatch:{model_color(name)}")
     return div(
         link(name, "model", params, class_="ts-name"),
-        div(f"{human(us, Unit.US)} mean request time", class_="ts-faint"),
+        div(words, class_="ts-faint"),
+        div(bar, class_="ts-share"),
         class_="ts-step",
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import runtime
-
 from triage.finding import Finding, Severity
 from ui import filters, traffic
 from ui.format import counted

@@ -1,4 +1,4 @@
-"""Parts that pages are made of: escaping, words for a configuration, the reader's choices, errors in a part."""
+"""Parts that pages are made of: escaping, words for a configuration, the reader's choices, errors in them."""
 
 from __future__ import annotations
 

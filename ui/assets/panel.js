@@ -136,6 +136,16 @@ async function copied(button) {
   setTimeout(() => (button.textContent = word), 1200)
 }
 
+// A chosen row is scrolled into its table once, when it becomes the chosen one.
+function showChosen(root) {
+  const row = root.querySelector("tr.chosen")
+  const key = row?.dataset.key ?? null
+  if (key === (root.tsChosen ?? null)) return
+  root.tsChosen = key
+  const box = row?.closest(".ts-scroll")
+  if (box) box.scrollTop = Math.max(0, row.offsetTop - box.clientHeight / 2)
+}
+
 function panel({ data, parentElement, setTriggerValue }) {
   let root = parentElement.querySelector(":scope > .ts")
   if (!root) {
@@ -150,5 +160,6 @@ function panel({ data, parentElement, setTriggerValue }) {
   const wanted = document.createElement("template")
   wanted.innerHTML = data.html
   morphChildren(root, wanted.content)
+  showChosen(root)
   tip.refresh()
 }

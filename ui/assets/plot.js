@@ -20,12 +20,13 @@ function plotly(url) {
   return plotlyScript
 }
 
-// Plotly draws epoch milliseconds as UTC: shifting them by the zone's offset shows local time.
-const offsetMs = (seconds) => -new Date(seconds * 1000).getTimezoneOffset() * 60000
-const toLocal = (seconds) => seconds * 1000 + offsetMs(seconds)
+// Plotly takes numbers as epoch milliseconds, draws them in the browser's zone, and tells ranges as local time.
+const toMs = (seconds) => seconds * 1000
 const toSeconds = (local) => {
-  const ms = typeof local === "number" ? local : Date.parse(`${String(local).replace(" ", "T")}Z`)
-  return (ms - offsetMs(ms / 1000)) / 1000
+  if (typeof local === "number") return local / 1000
+  const [day, time] = String(local).split(" ")
+  // Without a time the standard reads a date as UTC, with one as local.
+  return Date.parse(`${day}T${time ?? "00:00"}`) / 1000
 }
 
 function zoneName(seconds) {
@@ -81,7 +82,7 @@ function resolve(value, parts, theme) {
   if (typeof value === "string") return value.startsWith("@") ? theme[value.slice(1)] ?? value : value
   if (value === null || typeof value !== "object") return value
   if (Array.isArray(value)) return value.map((item) => resolve(item, parts, theme))
-  if ("$t" in value) return toLocal(value.$t)
+  if ("$t" in value) return toMs(value.$t)
   if ("$f8" in value) return new Float64Array(parts.buffer, parts.base + value.$f8[0], value.$f8[1])
   if ("$f4" in value) return new Float32Array(parts.buffer, parts.base + value.$f4[0], value.$f4[1])
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, resolve(item, parts, theme)]))
@@ -197,7 +198,7 @@ function listenPlot(state) {
 function cursor(state, x) {
   const axis = state.canvas._fullLayout?.xaxis
   if (!axis || !state.header.time) return
-  const at = axis.d2p(x)
+  const at = axis.c2p(x)
   state.cursor.hidden = !(at >= 0 && at <= axis._length)
   state.cursor.style.left = `${axis._offset + at}px`
 }
@@ -210,13 +211,13 @@ function redraw(state) {
   theme.label = rgb(state.root, theme.label)
   const traces = resolve(header.traces, parts, theme)
   for (const trace of traces) {
-    if (header.time) trace.x = Float64Array.from(trace.x, toLocal)
+    if (header.time) trace.x = Float64Array.from(trace.x, toMs)
     trace.visible = !state.hidden.has(trace.legendgroup)
   }
   const layout = themed(resolve(header.layout, parts, theme), theme, header)
   if (header.time) {
     const range = state.group?.range ?? header.range
-    layout.xaxis.range = range.map(toLocal)
+    layout.xaxis.range = range.map(toMs)
     layout.xaxis.autorange = false
   }
   showLegend(state)
