@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from collectors.config import ConfigCollector, ready_models
 from collectors.plan import jobs_for
@@ -21,9 +21,11 @@ from control.journal import Journal
 from experiments.fresh_reader import FreshReader
 from history.events import Event, EventKind, EventLog
 from history.inventory import Inventory
-from history.protocol import Frame, Grid
+from history.moment import Moment
+from history.protocol import Frame, Grid, History
+from history.remote import Remote
 from history.ring import Ring
-from settings import Settings, load_settings
+from settings import MIN_LIVE_INTERVALS, Settings, load_settings
 from signals.definition import Level
 from signals.evaluate import report_of
 from signals.ranges import signal_range
@@ -32,13 +34,11 @@ from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
 from telemetry.scrape import Scrape, Source
 from triage.context import Context, ServerCoverage
-from triage.coverage import server_coverage
+from triage.coverage import seen_through, server_coverage
 from triage.engine import judge
 from triage.finding import Judgement
 from triage.rulebook import Rulebook, load_rulebook
 from triage.verdict import Clock, Verdict, local_clock, verdict
-
-Result = TypeVar("Result")
 
 _LOADED_ANEW = (EventKind.LOAD, EventKind.RELOAD, EventKind.RESTART, EventKind.UP, EventKind.VERSION)
 _EVENT_MEMORY_SECONDS = 60.0
@@ -57,8 +57,10 @@ class Runtime:
 
     def __init__(self, settings: Settings, *, rulebook: Rulebook | None = None) -> None:
         self.settings = settings
-        self.servers: tuple[Server, ...] = settings.servers
         self.ring = Ring(retention_seconds=settings.retention_seconds)
+        self.remote: Remote | None = None
+        if settings.prometheus is not None:
+            self.remote = Remote(settings.prometheus, settings.servers, self.ring, self)
         self.events = EventLog()
         self._rulebook = rulebook if rulebook is not None else load_rulebook()
         self._configs: dict[str, ConfigCollector] = {}
@@ -72,7 +74,7 @@ class Runtime:
         )
         self.poller = Poller((job for server in self.servers for job in self._jobs(server)), self)
         self._lock = threading.Lock()
-        self._moment: _Moment | None = None
+        self._moment: Moment | None = None
         self._effort = Effort(0, None)
 
     # ---- life
@@ -83,12 +85,39 @@ class Runtime:
         return self.poller.running
 
     def start(self) -> None:
-        """Begin polling; a second call does nothing."""
+        """Begin polling, after a look at Prometheus of a few seconds at most; a second call does nothing."""
+        if self.remote is not None:
+            self.remote.start()
         self.poller.start()
 
     def stop(self) -> None:
         """End polling; what was read stays readable."""
+        if self.remote is not None:
+            self.remote.stop()
         self.poller.stop()
+
+    # ---- what is looked at
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """The configured servers and those that Prometheus alone knows."""
+        return self.settings.servers + (self.remote.followed if self.remote is not None else ())
+
+    @property
+    def history(self) -> History:
+        """Numbers over time: of this process, and before it of Prometheus where there is one."""
+        return self.ring if self.remote is None else self.remote.history
+
+    def interval_seconds(self, server: str | None = None) -> float:
+        """Between two readings of a server; without one, of the one that is read least often."""
+        remote = self.remote
+        fed = remote is not None and (server is None or remote.fed(server))
+        return max(self.settings.refresh_seconds, remote.feed_interval_seconds if remote and fed else 0.0)
+
+    @property
+    def window_seconds(self) -> float:
+        """The window of rates and means: the live window, but never under four readings."""
+        return max(self.settings.live_window_seconds, MIN_LIVE_INTERVALS * self.interval_seconds())
 
     def accept(self, scrape: Scrape) -> None:
         """Take one scrape into the history and the events: the poller's sink."""
@@ -131,29 +160,34 @@ class Runtime:
         server: str | None = None,
         model: str | None = None,
         version: str | None = None,
+        deadline: float | None = None,
     ) -> Frame:
-        """One signal over the grid, in the unit of its name; see `signals.ranges.signal_range`."""
-        window = max(self.settings.live_window_seconds, grid.step_seconds)
-        key = (name, grid, level, server, model, version)
-        return self._current_moment().once(
-            key,
-            lambda: signal_range(
-                self.ring,
-                self.inventory(),
-                name,
-                grid,
-                window,
-                level=level,
-                server=server,
-                model=model,
-                version=version,
-            ),
-        )
+        """One signal over the grid, in the unit of its name; see `signals.ranges.signal_range`.
+
+        Waits for Prometheus until `deadline` (`time.monotonic()`), None = not at all: until it has answered,
+        what it told before is used.
+        """
+        window = max(self.window_seconds, grid.step_seconds)
+        where = {"level": level, "server": server, "model": model, "version": version}
+        remote, inventory = self.remote, self.inventory()
+
+        def compute() -> Frame:
+            return signal_range(self.history, inventory, name, grid, window, **where)  # type: ignore[arg-type]
+
+        key = (name, grid, level, server, model, version, remote.revision if remote is not None else 0)
+        if remote is None:
+            return self._current_moment().once(key, compute)
+        limit = time.monotonic() if deadline is None else deadline
+        return self._current_moment().once(key, lambda: remote.patiently(compute, limit))
 
     def coverage(self) -> tuple[ServerCoverage, ...]:
         """How well each server can be seen now; ages count to the wall clock."""
-        now = time.time()
-        return tuple(server_coverage(self.ring, server, now) for server in self.servers)
+        now, remote = time.time(), self.remote
+        found = [server_coverage(self.ring, server, now) for server in self.servers]
+        if remote is None:
+            return tuple(found)
+        why, fresh = remote.status().error, MIN_LIVE_INTERVALS * self.interval_seconds()
+        return tuple(seen_through(one, why, fresh) if remote.fed(one.server) else one for one in found)
 
     @property
     def effort(self) -> Effort:
@@ -163,8 +197,7 @@ class Runtime:
     def _report(self) -> Report:
         start = time.perf_counter()
         ids = [server.id for server in self.servers]
-        window = self.settings.live_window_seconds
-        report = report_of(self.ring, ids, self.now(), window, inventory=self.inventory())
+        report = report_of(self.ring, ids, self.now(), self.window_seconds, inventory=self.inventory())
         self._effort = Effort(self._effort.reports + 1, time.perf_counter() - start)
         return report
 
@@ -182,15 +215,15 @@ class Runtime:
             inventory=self.inventory(),
             coverage=self.coverage(),
             now=time.time(),
-            interval_seconds=self.settings.refresh_seconds,
+            interval_seconds=self.interval_seconds(),
             history_from=span[0] if span is not None else None,
         )
 
-    def _current_moment(self) -> _Moment:
+    def _current_moment(self) -> Moment:
         revision = self.ring.revision
         with self._lock:
             if self._moment is None or self._moment.revision != revision:
-                self._moment = _Moment(revision, self._newest_attempt())
+                self._moment = Moment(revision, self._newest_attempt())
             return self._moment
 
     def _newest_attempt(self) -> float:
@@ -233,6 +266,9 @@ class Runtime:
         for (server_id, _), job in jobs.items():
             known = [age for age in (ages.get(server_id), job.success_age_seconds) if age is not None]
             ages[server_id] = round(min(known), 3) if known else None
+        if self.remote is not None:
+            ages |= self.remote.ages(time.time())
+            alive = alive and self.remote.alive
         return {
             "status": "ok" if alive else "dead",
             "poller_age_seconds": round(min((job.age_seconds for job in jobs.values()), default=0.0), 3),
@@ -292,33 +328,6 @@ class Runtime:
             self._reread(server_id, record.action.model)
             for source in (Source.METRICS, Source.STATISTICS):
                 self.poller.poke(server_id, source)
-
-
-@dataclass(slots=True)
-class _Cell:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    filled: bool = False
-    value: Any = None
-
-
-class _Moment:
-    """What was derived from one revision of the history; `at` is the unix time of its figures."""
-
-    def __init__(self, revision: int, at: float) -> None:
-        self.revision = revision
-        self.at = at
-        self._lock = threading.Lock()
-        self._cells: dict[Hashable, _Cell] = {}
-
-    def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
-        """The value of `key`, computed by whoever asks first while the others wait for it."""
-        with self._lock:
-            cell = self._cells.setdefault(key, _Cell())
-        with cell.lock:
-            if not cell.filled:
-                cell.value, cell.filled = compute(), True
-            value: Result = cell.value
-        return value
 
 
 class _PokingJournal(Journal):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from history.ring import Ring
 from telemetry.errors import NoAnswer, NotHttp, TlsFailed, Unreachable
@@ -49,6 +50,20 @@ def server_coverage(ring: Ring, server: Server, now: float) -> ServerCoverage:
         },
         silent_seconds=None if answering else _silent_seconds(ring, server.id, doors, spoke),
     )
+
+
+def seen_through(coverage: ServerCoverage, why: str, fresh_seconds: float) -> ServerCoverage:
+    """Coverage of a server that is read through Prometheus alone.
+
+    Without samples younger than `fresh_seconds` nothing is known of it now, which is not the same as down;
+    `why` says what keeps Prometheus from telling, "" if it tells of other servers.
+    """
+    if not coverage.answering and coverage.silent_seconds is not None:
+        return coverage
+    if coverage.age_seconds is not None and coverage.age_seconds <= fresh_seconds:
+        return coverage
+    sentence = why or "Prometheus has no fresh samples of it"
+    return replace(coverage, answering=False, sentence=sentence, silent_seconds=None)
 
 
 def _silent_seconds(ring: Ring, server: str, doors: Sequence[Scrape], spoke: float | None) -> float | None:
