@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.stack import Stack, start_stack
 
@@ -73,3 +73,20 @@ def test_zoom_survives_refreshes(page: Page, stack: Stack) -> None:
     chart.evaluate(draws)
     page.wait_for_function("(node) => node.__draws >= 3", arg=chart.element_handle(), timeout=30_000)
     assert chart.evaluate(read) == zoomed
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Asia/Kolkata"])
+def test_charts_and_words_agree_on_the_readers_local_time(browser: Browser, stack: Stack, zone: str) -> None:
+    context = browser.new_context(timezone_id=zone, viewport={"width": 1440, "height": 900})
+    try:
+        page = context.new_page()
+        page.goto(f"{stack.app_url}/model?server=sandbox&model=batch_add_model")
+        chart = page.locator(".js-plotly-plot").first
+        expect(chart.locator(".xtick text").first).to_be_visible(timeout=30_000)
+        wanted = page.evaluate(
+            "() => [0, 1].map((m) => new Date(Date.now() - m * 60e3).toTimeString().slice(0, 5))"
+        )
+        shown = str(chart.evaluate("(node) => node._fullLayout.xaxis.range[1]")).split(" ")[1][:5]
+        assert shown in wanted
+    finally:
+        context.close()
