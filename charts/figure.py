@@ -194,10 +194,14 @@ def _layout(spec: Spec, top: float, right_unit: tuple[float, str] | None) -> dic
         layout["xaxis"] = axis | {
             "type": "date",
             "fixedrange": False,
+            "spikethickness": 1,
+            "spikedash": "dot",
+            "spikecolor": "@grey",
             "nticks": 7,
             "tickformatstops": [
                 {"dtickrange": [None, 59000], "value": "%H:%M:%S"},
-                {"dtickrange": [59000, None], "value": "%H:%M"},
+                {"dtickrange": [59000, 43_200_000], "value": "%H:%M"},
+                {"dtickrange": [43_200_000, None], "value": "%d %b"},
             ],
         }
     else:

@@ -11,7 +11,10 @@ from history.protocol import Grid
 
 ALL_SERVERS = "all"
 RANGES = {"5m": 300.0, "15m": 900.0, "1h": 3600.0}
-"""Choices of the range, in seconds."""
+"""Choices of the range, in seconds, that the process remembers itself."""
+LONG_RANGES = {"6h": 6 * 3600.0, "24h": 86400.0, "7d": 7 * 86400.0, "30d": 30 * 86400.0}
+"""Further choices where there is a Prometheus to ask."""
+ALL_RANGES = RANGES | LONG_RANGES
 REFRESH = {"pause": None, "2s": 2.0, "10s": 10.0}
 """Choices of the refresh, in seconds; None = no refresh."""
 DEFAULT_RANGE, DEFAULT_REFRESH = "15m", "2s"
@@ -19,6 +22,8 @@ KEYS = ("server", "range", "refresh")
 """Keys of the choices in the session and in the address."""
 
 _MAX_POINTS = 300
+_LONG_STEPS = (30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Steps of charts that are longer than an hour, seconds: times of day that people name."""
 _LEAST_SECONDS = 60.0
 
 
@@ -42,7 +47,7 @@ class Filters:
         """Length of the time shown, seconds."""
         if self.start is not None and self.end is not None:
             return self.end - self.start
-        return RANGES[self.range_name]
+        return ALL_RANGES[self.range_name]
 
     def window(self, now: float, oldest: float | None = None) -> tuple[float, float]:
         """The time to show, unix seconds: the fixed one, or the last `range_seconds` before `now`.
@@ -58,6 +63,8 @@ class Filters:
         """Times to draw, on multiples of the step, so that points keep their places between refreshes."""
         start, end = self.window(now, oldest)
         step = max(2.0, round((end - start) / _MAX_POINTS))
+        if end - start > RANGES["1h"]:
+            step = float(next((one for one in _LONG_STEPS if one >= step), step))
         return Grid(start=start // step * step, end=end // step * step, step_seconds=step)
 
     def choices(self) -> dict[str, str | None]:
@@ -78,15 +85,16 @@ class Filters:
         return self.server is None or self.server == server
 
 
-def controls(servers: tuple[str, ...]) -> None:
+def controls(servers: tuple[str, ...], *, long_ranges: bool = False) -> None:
     """The choice itself, in the sidebar: drawn once per full run, in the same place on every page."""
     offered = (ALL_SERVERS, *servers)
+    ranges = tuple(ALL_RANGES if long_ranges else RANGES)
     _settle("server", offered, ALL_SERVERS)
-    _settle("range", tuple(RANGES), DEFAULT_RANGE)
+    _settle("range", ranges, DEFAULT_RANGE)
     _settle("refresh", tuple(REFRESH), DEFAULT_REFRESH)
     if len(servers) > 1:
         st.selectbox("Server", offered, key="server")
-    st.segmented_control("Range", tuple(RANGES), required=True, key="range")
+    st.segmented_control("Range", ranges, required=True, key="range")
     st.segmented_control(
         "Refresh",
         tuple(REFRESH),
@@ -113,7 +121,7 @@ def current() -> Filters:
     refresh_name = state.get("refresh")
     return Filters(
         server=None if server in ("", ALL_SERVERS) else server,
-        range_name=range_name if range_name in RANGES else DEFAULT_RANGE,
+        range_name=range_name if range_name in ALL_RANGES else DEFAULT_RANGE,
         refresh_name=refresh_name if refresh_name in REFRESH else DEFAULT_REFRESH,
         start=start,
         end=end if start is not None else None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import runtime
-
 from telemetry.units import human_duration
 from triage.context import ServerCoverage
+from ui import remote_history
 from ui.format import clock, utc
 from ui.html import Child, Html, div, link, span
 from ui.navigation import PAGES
@@ -32,7 +32,7 @@ def header(view: View, sentence: Child, level: str, *, key: str = "header", extr
 
 
 def _facts(view: View) -> list[Html | None]:
-    return [_scraped(view), _versions(view), _control(view), *_badges(view)]
+    return [_scraped(view), _versions(view), _control(view), remote_history.line(view.now), *_badges(view)]
 
 
 def _scraped(view: View) -> Html:

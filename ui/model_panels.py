@@ -124,6 +124,12 @@ def configuration(config: ModelConfig | None) -> Html:
         why = "Not read yet, or the model is not loaded: Triton gives the configuration of ready models only."
         return section("Configuration", div(why, class_="ts-faint"))
     rows = [_fact(one.name, one.value, one.meaning) for one in settings(config)]
+    if not config.raw:
+        # Put together from what the exporter publishes: there is no path to the server itself.
+        known = tag("table", [row for row, one in zip(rows, settings(config), strict=True)
+                              if one.name != "backend"], class_="ts-facts")  # fmt: skip
+        note = "what Prometheus has of it; the rest is known to the server alone"
+        return section("Configuration", known, note=note)
     text = raw_text(config.raw)
     raw = tag(
         "details",

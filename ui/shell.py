@@ -10,7 +10,7 @@ from streamlit.navigation.page import Page
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 import runtime
-from ui import address, assets, filters, sidebar
+from ui import address, assets, filters, remote_history, sidebar
 from ui.navigation import DEFAULTS, PAGES
 
 _OUTSIDE = SimpleNamespace(tritonscope_entered=True)
@@ -29,9 +29,10 @@ def main() -> None:
         page.run()
     row = rows[pages.index(page)]
     address.read(row.address, (*filters.KEYS, *row.keys))
+    remote_history.open_linked()
     with st.sidebar:
         above_the_filters = st.container()
-        filters.controls(tuple(server.id for server in runtime.current().servers))
+        filters.controls(remote_history.servers(), long_ranges=runtime.current().remote is not None)
         with above_the_filters:
             sidebar.brand()
             sidebar.menu(row.address)

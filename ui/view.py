@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +24,11 @@ from ui.format import clock
 STALE_INTERVALS = 2.0
 """A value older than this many intervals is shown grey, with its age."""
 
+PATIENCE_SECONDS = 1.5
+"""How long one drawing waits for Prometheus; what has not come by then is drawn at the next refresh."""
+PAUSED_SECONDS = 8.0
+"""The same while nothing refreshes."""
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -36,6 +42,8 @@ class View:
     judgement: Judgement
     coverage: tuple[ServerCoverage, ...]
     interval_seconds: float
+    deadline: float
+    """Until when drawing may wait for Prometheus, in `time.monotonic()`."""
 
     @classmethod
     def take(cls) -> View:
@@ -46,12 +54,13 @@ class View:
         return cls(
             filters=chosen,
             now=now,
-            grid=chosen.grid(now, span[0] if (span := process.ring.span()) is not None else None),
+            grid=chosen.grid(now, _oldest(process)),
             report=_narrowed(process.report(), chosen),
             inventory=_of_servers(process.inventory(), chosen),
             judgement=_about(process.judgement(), chosen),
             coverage=tuple(one for one in process.coverage() if chosen.shows(one.server)),
-            interval_seconds=process.settings.refresh_seconds,
+            interval_seconds=process.interval_seconds(chosen.server),
+            deadline=time.monotonic() + (PATIENCE_SECONDS if chosen.refresh_seconds else PAUSED_SECONDS),
         )
 
     def verdict(self) -> Verdict:
@@ -71,21 +80,35 @@ class View:
     def of_model(self, signal: str, key: ModelKey) -> Frame:
         """A signal of one model over the time shown; one column, or none."""
         return runtime.current().signal_range(
-            signal, self.grid, level=Level.MODEL, server=key.server, model=key.name, version=key.version
+            signal,
+            self.grid,
+            level=Level.MODEL,
+            server=key.server,
+            model=key.name,
+            version=key.version,
+            deadline=self.deadline,
         )
 
     def over_range(self, signal: str, key: ModelKey) -> dict[str, float]:
         """A mapping signal of one model over the whole time shown as one window, by its own label."""
         whole = Grid(self.grid.end, self.grid.end, self.shown_seconds)
         frame = runtime.current().signal_range(
-            signal, whole, level=Level.MODEL, server=key.server, model=key.name, version=key.version
+            signal,
+            whole,
+            level=Level.MODEL,
+            server=key.server,
+            model=key.name,
+            version=key.version,
+            deadline=self.deadline,
         )
         values = frame.values[-1].tolist() if frame.keys else []
         return {labels[-1]: value for labels, value in zip(frame.keys, values, strict=True) if value == value}
 
     def of_level(self, signal: str, level: Level) -> Frame:
         """A signal of every model, server, GPU or host of the view over the time shown."""
-        return runtime.current().signal_range(signal, self.grid, level=level, server=self.filters.server)
+        return runtime.current().signal_range(
+            signal, self.grid, level=level, server=self.filters.server, deadline=self.deadline
+        )
 
     def gpu_figure(self, gpu: GpuSignals, signal: str) -> float | None:
         """A GPU's figure now; while its server is silent the last one of the time shown, which is old."""
@@ -104,7 +127,8 @@ class View:
     def stale_seconds(self, server: str) -> float | None:
         """Age of a server's figures when they are older than two intervals, None while they are fresh."""
         age = next((one.age_seconds for one in self.coverage if one.server == server), None)
-        return age if age is not None and age > STALE_INTERVALS * self.interval_seconds else None
+        interval = runtime.current().interval_seconds(server)
+        return age if age is not None and age > STALE_INTERVALS * interval else None
 
     def findings_of(self, key: ModelKey) -> tuple[Finding, ...]:
         """What triage found about a model, most harmful first; those that only follow come last."""
@@ -129,6 +153,15 @@ class View:
                 if one.model is not None:
                     places.setdefault(one.model, (place, one.severity))
         return places
+
+
+def _oldest(process: runtime.Runtime) -> float | None:
+    """The oldest time there can be figures of; None where Prometheus may know older ones."""
+    remote = process.remote
+    if remote is not None and remote.status().answered_at is not None:
+        return None
+    span = process.ring.span()
+    return span[0] if span is not None else None
 
 
 def _narrowed(report: Report, chosen: Filters) -> Report:

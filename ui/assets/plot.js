@@ -96,7 +96,10 @@ function themed(layout, theme, header) {
   layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)"
   layout.font = { ...layout.font, color: theme.faint, family: theme.font, size: 11 }
   layout.hoverlabel = { bgcolor: theme.panel, bordercolor: theme.grid, font: { color: theme.text, size: 12 } }
-  if (header.time) layout.xaxis.unifiedhovertitle = { text: `<b>%{x|%H:%M:%S}</b> ${zoneName(header.range[1])}` }
+  if (header.time) {
+    const moment = header.range[1] - header.range[0] > 43200 ? "%a %d %b %H:%M" : "%H:%M:%S"
+    layout.xaxis.unifiedhovertitle = { text: `<b>%{x|${moment}}</b> ${zoneName(header.range[1])}` }
+  }
   return layout
 }
 

@@ -1,0 +1,70 @@
+"""What pages need of a Prometheus: servers that only it knows, and one quiet line on how well it tells."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import streamlit as st
+
+import runtime
+from history.remote import Remote, RemoteStatus
+from telemetry.units import human_duration
+from ui.format import counted
+from ui.html import Html, span
+
+_READ_SECONDS = 1.5
+"""How long a link to a server that nobody looked at before waits for its first figures."""
+
+
+def servers() -> tuple[str, ...]:
+    """Ids that can be chosen: those looked at, then those that Prometheus knows besides."""
+    process = runtime.current()
+    looked_at = [server.id for server in process.servers]
+    known = [one.server for one in process.remote.targets().targets] if process.remote is not None else []
+    return tuple(dict.fromkeys((*looked_at, *known)))
+
+
+def open_linked() -> None:
+    """Look at the server the address names although it is not configured: by id, instance or pod."""
+    remote, named = runtime.current().remote, st.session_state.get("server")
+    if remote is None or not named or any(one.id == named for one in runtime.current().servers):
+        return
+    opened: list[str | None] = []
+    reading = threading.Thread(target=lambda: opened.append(remote.open(named)), daemon=True)
+    reading.start()
+    reading.join(_READ_SECONDS)
+    target = remote.targets().find(named)
+    if target is not None:
+        st.session_state["server"] = target.server
+
+
+def line(now: float) -> Html | None:
+    """How well Prometheus tells, for under a page's first line; None where there is none."""
+    remote = runtime.current().remote
+    if remote is None:
+        return None
+    status = remote.status()
+    tip = _details(remote, status)
+    if status.error:
+        age = f" {human_duration(time.time() - status.answered_at)}" if status.answered_at is not None else ""
+        words = f"Prometheus is silent{age}: only what this app remembers is shown"
+        return span(words, class_="ts-warn", data_tip=f"{status.error}\n{tip}".strip())
+    if status.pending:
+        return span("asking Prometheus …", data_tip=tip)
+    if status.warnings:
+        return span("Prometheus answers in part", class_="ts-warn", data_tip=tip)
+    return span("history from Prometheus", data_tip=tip)
+
+
+def _details(remote: Remote, status: RemoteStatus) -> str:
+    lines = [f"{status.host} knows {counted(status.servers, 'Triton server')}, "
+             f"scraped every {human_duration(status.interval_seconds)}."]  # fmt: skip
+    fed = len(remote.followed)
+    if fed:
+        lines.append(f"{counted(fed, 'server')} of this page are read through it alone.")
+    lines += status.warnings
+    if status.duplicates:
+        names = " and ".join(status.duplicates)
+        lines.append(f"Series stand there twice, apart only in {names}: they are counted once.")
+    return "\n".join(lines)
