@@ -17,6 +17,10 @@ GENERATED: dict[str, tuple[str, str]] = {
     "docs/metrics.md": ("tools.metrics_file", "render"),
     "docs/settings.md": ("settings", "reference"),
     "docs/signals.md": ("signals.reference", "render"),
+    "grafana/dashboards/fleet.json": ("grafana.boards", "fleet_text"),
+    "grafana/dashboards/gpu.json": ("grafana.boards", "gpu_text"),
+    "grafana/dashboards/llm.json": ("grafana.boards", "llm_text"),
+    "grafana/dashboards/model.json": ("grafana.boards", "model_text"),
     "prometheus/alertmanager.yml": ("tools.alertmanager_file", "render"),
 }
 
