@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from charts.palette import model_color
+from signals.definition import Level
 from telemetry.units import NOT_REPORTED, Unit, human
 from ui.filters import Filters
-from ui.format import raw_tip
+from ui.format import formula, raw_tip
 from ui.html import Child, Html, div, join, link, span, tag
 from ui.model_rows import PARTS, ModelRow
 from ui.tiles import spark
@@ -65,19 +66,19 @@ def _row(row: ModelRow, filters: Filters, several_servers: bool) -> Html:
         cells = [
             tag(
                 "td",
-                _number(row, "requests_per_second", Unit.NONE, "requests answered per second"),
+                _number(row, "requests_per_second", Unit.NONE),
                 class_="ts-right",
             ),
             tag("td", _failed(row), class_="ts-right"),
             tag("td", _queue(row), class_="ts-right"),
             tag(
                 "td",
-                _number(row, "request_us_mean", Unit.US, "mean time from arrival to answer"),
+                _number(row, "request_us_mean", Unit.US),
                 class_="ts-right",
             ),
             tag("td", _split(row)),
             tag("td", _batch(row), class_="ts-right"),
-            tag("td", _number(row, "pending", Unit.NONE, "requests waiting to execute"), class_="ts-right"),
+            tag("td", _number(row, "pending", Unit.NONE), class_="ts-right"),
             tag("td", _memory(row), class_="ts-right"),
         ]
     severity = row.severity.value if row.severity is not None else ""
@@ -88,12 +89,12 @@ def _row(row: ModelRow, filters: Filters, several_servers: bool) -> Html:
 def _card(row: ModelRow, filters: Filters, several_servers: bool) -> Html:
     severity = row.severity.value if row.severity is not None else ""
     facts: list[tuple[str, Child]] = [
-        ("req/s", _number(row, "requests_per_second", Unit.NONE, "requests answered per second")),
+        ("req/s", _number(row, "requests_per_second", Unit.NONE)),
         ("failed", _failed(row)),
-        ("latency", _number(row, "request_us_mean", Unit.US, "mean time from arrival to answer")),
-        ("queue", _number(row, "queue_us_mean", Unit.US, "mean time in the queue")),
+        ("latency", _number(row, "request_us_mean", Unit.US)),
+        ("queue", _number(row, "queue_us_mean", Unit.US)),
         ("batch / max", _batch(row)),
-        ("pending", _number(row, "pending", Unit.NONE, "requests waiting to execute")),
+        ("pending", _number(row, "pending", Unit.NONE)),
     ]
     hidden = row.figures is None or bool(row.reason) or row.idle
     words = row.reason or (row.why("request_us_mean") if hidden else "")
@@ -132,11 +133,11 @@ def _state(row: ModelRow) -> Html:
     )
 
 
-def _number(row: ModelRow, signal: str, unit: Unit, formula: str) -> Html:
+def _number(row: ModelRow, signal: str, unit: Unit) -> Html:
     value = row.number(signal)
     if value is None:
         return _missing(row.why(signal))
-    return span(human(value, unit), data_tip=raw_tip(value, unit, f"{signal}: {formula}"))
+    return span(human(value, unit), data_tip=raw_tip(value, unit, formula(signal, Level.MODEL)))
 
 
 def _missing(why: str) -> Html:
@@ -149,7 +150,9 @@ def _failed(row: ModelRow) -> Html:
         return _missing(row.why("failed_ratio"))
     if ratio == 0:
         return span(
-            "0", data_tip="failed_ratio: no failure in the server's counters in the window", class_="ts-faint"
+            "0",
+            data_tip=f"{formula('failed_ratio', Level.MODEL)}\nno failure counted in the window",
+            class_="ts-faint",
         )
     reasons = (row.figures.signals.mapping("failures_by_reason") if row.figures else None) or {}
     named = "\n".join(
@@ -158,12 +161,12 @@ def _failed(row: ModelRow) -> Html:
     return span(
         human(ratio, Unit.RATIO),
         class_="ts-bad",
-        data_tip=raw_tip(ratio, Unit.RATIO, f"failed_ratio\n{named}"),
+        data_tip=raw_tip(ratio, Unit.RATIO, f"{formula('failed_ratio', Level.MODEL)}\n{named}"),
     )
 
 
 def _queue(row: ModelRow) -> Html:
-    number = _number(row, "queue_us_mean", Unit.US, "mean time in the queue per request")
+    number = _number(row, "queue_us_mean", Unit.US)
     return span(number, spark(row.queue_course), class_="ts-withspark")
 
 
@@ -188,7 +191,7 @@ def _batch(row: ModelRow) -> Html:
     return span(
         human(mean, Unit.NONE),
         limit,
-        data_tip=raw_tip(mean, Unit.BATCH, "batch_size_mean: inferences / executions"),
+        data_tip=raw_tip(mean, Unit.BATCH, formula("batch_size_mean", Level.MODEL)),
     )
 
 

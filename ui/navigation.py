@@ -59,9 +59,3 @@ PAGES = (
 
 DEFAULTS = {"show": "all"}
 """Values of such widgets that need no place in the address."""
-
-
-def page_file(address: str) -> Path:
-    """The script of the page with this address; KeyError for an address no page has."""
-    rows = {row.address: row for row in PAGES}
-    return rows[address].file

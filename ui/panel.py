@@ -6,7 +6,6 @@ import streamlit as st
 
 from ui.assets import WAIT
 from ui.html import Child, join
-from ui.navigation import page_file
 
 _panel = st.components.v2.component("tritonscope_panel", js=WAIT % "panel", isolate_styles=False)
 
@@ -16,10 +15,4 @@ def panel(*children: Child, key: str) -> None:
 
     A click on a link made by `ui.html.link` opens that page in the running session.
     """
-    result = _panel(key=key, data={"html": join(*children)}, on_go_change=_noted)
-    if result.go:
-        st.switch_page(page_file(result.go["page"]), query_params=result.go["params"])
-
-
-def _noted() -> None:
-    """Declares the event `go` to Streamlit; the click is acted on where the panel is drawn."""
+    _panel(key=key, data={"html": join(*children)})

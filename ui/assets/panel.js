@@ -120,8 +120,10 @@ function listenOnce(root) {
     if (String(getSelection())) return
     event.preventDefault()
     tip.hide()
-    const params = Object.fromEntries(new URL(link.href).searchParams)
-    root.tsGo({ page: link.dataset.page, params })
+    // As if the reader had gone there with the browser: Streamlit opens the page in the running session, and
+    // "back" leads here again with what the address says now.
+    history.pushState({}, "", link.href)
+    window.dispatchEvent(new PopStateEvent("popstate", { state: {} }))
   })
 }
 
@@ -146,14 +148,13 @@ function showChosen(root) {
   if (box) box.scrollTop = Math.max(0, row.offsetTop - box.clientHeight / 2)
 }
 
-function panel({ data, parentElement, setTriggerValue }) {
+function panel({ data, parentElement }) {
   let root = parentElement.querySelector(":scope > .ts")
   if (!root) {
     root = document.createElement("div")
     root.className = "ts"
     parentElement.append(root)
   }
-  root.tsGo = (where) => setTriggerValue("go", where)
   listenOnce(root)
   if (root.tsHtml === data.html) return
   root.tsHtml = data.html

@@ -228,7 +228,7 @@ function redraw(state) {
     (Plotly) => {
       if (state.gone) return
       const config = { displayModeBar: false, responsive: true, doubleClick: false, scrollZoom: false }
-      Plotly.react(state.canvas, traces, layout, config)
+      state.drawing = Plotly.react(state.canvas, traces, layout, config)
       if (!state.drawn) {
         state.drawn = true
         listenPlot(state)
@@ -273,7 +273,9 @@ function plot({ data, parentElement }) {
     state.gone = true
     leave(state)
     document.removeEventListener("visibilitychange", state.later)
-    if (state.drawn) window.Plotly?.purge(state.canvas)
     parentElement.tsPlot = undefined
+    // Not while a drawing is under way: it would go on with a chart that is no more.
+    const purge = () => setTimeout(() => window.Plotly?.purge(state.canvas), 500)
+    Promise.resolve(state.drawing).then(purge, purge)
   }
 }
