@@ -113,7 +113,7 @@ def _inside(node: Any, place: _Place) -> _Place:
 
 
 def _drops_model(node: Any) -> bool:
-    if node.op in ("topk", "bottomk"):
+    if str(node.op) in ("topk", "bottomk"):
         return False
     modifier = node.modifier
     if modifier is None:

@@ -1,4 +1,4 @@
-"""The committed boards: as the code writes them, as Grafana's SDK reads them, without a mistake the check knows."""
+"""The committed boards: as the code writes them, as Grafana's SDK reads them, without a known mistake."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_what_triton_alone_does_not_report_is_in_collapsed_rows_that_say_so(name
 
 
 def is_fact(selector: promql.Selector) -> bool:
-    """Facts refine figures of Triton's own families; without an exporter they are absent and change nothing."""
+    """Facts refine figures of Triton's own families; without an exporter they change nothing."""
     return all(family.startswith("tritonscope_") for family in selector.families)
 
 
