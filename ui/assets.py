@@ -44,3 +44,8 @@ def load() -> None:
     """Put the code and the style sheet into the page. Called once per full run, by the shell."""
     st.html(_STYLE)
     _code(key="tritonscope_code")
+
+
+def icon() -> str:
+    """The browser tab's icon: a picture of ours. Streamlit would fetch a named icon from elsewhere."""
+    return str(_FOLDER / "icon.png")

@@ -18,16 +18,17 @@ _OUTSIDE = SimpleNamespace(tritonscope_entered=True)
 
 def main() -> None:
     """Run the app for one visitor: the frame, then the page the address names."""
-    st.set_page_config(page_title="Tritonscope", page_icon=":material/monitoring:", layout="wide")
+    st.set_page_config(page_title="Tritonscope", page_icon=assets.icon(), layout="wide")
     assets.load()
     rows = [row for row in PAGES if row.file.exists()]
-    pages = [st.Page(row.file, title=row.title, icon=row.icon, url_path=row.address) for row in rows]
+    pages = [st.Page(row.file, title=row.title, url_path=row.address) for row in rows]
     # Streamlit gives the default page no address of its own: without this one, /overview would not be found.
-    home = st.Page(lambda: _open(pages[0]), title=rows[0].title, icon=rows[0].icon, url_path="", default=True)
+    home = st.Page(lambda: _open(pages[0]), title=rows[0].title, url_path="", default=True)
     page = st.navigation([home, *pages], position="hidden")
     if page is home:
         page.run()
     row = rows[pages.index(page)]
+    st.set_page_config(page_title=f"{row.title} · Tritonscope")
     address.read(row.address, (*filters.KEYS, *row.keys))
     remote_history.open_linked()
     with st.sidebar:

@@ -88,5 +88,11 @@ def test_charts_and_words_agree_on_the_readers_local_time(browser: Browser, stac
         )
         shown = str(chart.evaluate("(node) => node._fullLayout.xaxis.range[1]")).split(" ")[1][:5]
         assert shown in wanted
+
+        box = chart.locator(".nsewdrag").first.bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] / 2, steps=4)
+        cursor = page.locator(".ts-plot-cursor:visible").first
+        expect(cursor).to_be_visible()
     finally:
         context.close()

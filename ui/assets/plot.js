@@ -201,7 +201,7 @@ function listenPlot(state) {
 function cursor(state, x) {
   const axis = state.canvas._fullLayout?.xaxis
   if (!axis || !state.header.time) return
-  const at = axis.c2p(x)
+  const at = axis.d2p(x)
   state.cursor.hidden = !(at >= 0 && at <= axis._length)
   state.cursor.style.left = `${axis._offset + at}px`
 }
