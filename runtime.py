@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from collectors.config import ConfigCollector, ready_models
 from collectors.plan import jobs_for
 from collectors.poller import Job, Poller
-from control.actions import Conclusion, Record
+from control.actions import Record
 from control.facade import Control
-from control.journal import Journal
+from control.telling_journal import TellingJournal
 from experiments.fresh_reader import FreshReader
 from history.events import Event, EventKind, EventLog
 from history.inventory import Inventory
@@ -28,6 +28,8 @@ from history.ring import Ring
 from settings import MIN_LIVE_INTERVALS, Settings, load_settings
 from signals.definition import Level
 from signals.evaluate import report_of
+from signals.facts import SignalFacts
+from signals.fleet import Fleet, fleet, workloads_of
 from signals.ranges import signal_range
 from signals.report import Report
 from telemetry.facts import ServerMetadata
@@ -42,6 +44,8 @@ from triage.verdict import Clock, Verdict, local_clock, verdict
 
 _LOADED_ANEW = (EventKind.LOAD, EventKind.RELOAD, EventKind.RESTART, EventKind.UP, EventKind.VERSION)
 _EVENT_MEMORY_SECONDS = 60.0
+FLEET_SECONDS = 30.0
+"""How often the replicas of a fleet are compared anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Runtime:
             lambda: self.servers,
             FreshReader(lambda: self.servers),
             self._may_write_unasked,
-            journal=_PokingJournal(self._acted),
+            journal=TellingJournal(self._acted),
         )
         self.poller = Poller((job for server in self.servers for job in self._jobs(server)), self)
         self._lock = threading.Lock()
@@ -179,6 +183,24 @@ class Runtime:
             return self._current_moment().once(key, compute)
         limit = time.monotonic() if deadline is None else deadline
         return self._current_moment().once(key, lambda: remote.patiently(compute, limit))
+
+    def fleet(self, *, deadline: float | None = None) -> Fleet:
+        """Workloads with their replicas side by side; waits for Prometheus as `signal_range` does."""
+        remote, facts = self.remote, SignalFacts.of(self.inventory())
+        workload_of = {server.id: server.workload for server in self.servers}
+        if remote is None or remote.status().error:
+            return fleet(self.ring, facts, workloads_of(workload_of), self.now())
+        known = {one.server: one.workload for one in remote.targets().targets if one.alive}
+        workloads = workloads_of(
+            known | {name: workload for name, workload in workload_of.items() if workload}
+        )
+        at = time.time() // FLEET_SECONDS * FLEET_SECONDS
+        limit = time.monotonic() if deadline is None else deadline
+        everywhere = remote.everywhere
+        return self._current_moment().once(
+            ("fleet", at, remote.revision),
+            lambda: remote.patiently(lambda: fleet(everywhere, facts, workloads, at), limit),
+        )
 
     def coverage(self) -> tuple[ServerCoverage, ...]:
         """How well each server can be seen now; ages count to the wall clock."""
@@ -328,27 +350,6 @@ class Runtime:
             self._reread(server_id, record.action.model)
             for source in (Source.METRICS, Source.STATISTICS):
                 self.poller.poke(server_id, source)
-
-
-class _PokingJournal(Journal):
-    """A journal that tells when an action on the repository was sent or has ended."""
-
-    def __init__(self, acted: Callable[[Record], None]) -> None:
-        super().__init__()
-        self._acted = acted
-
-    def progress(self, record_id: int, stage: str | None = None, *, sent: bool | None = None) -> Record:
-        """As in Journal; a request that has just left makes the index be read."""
-        return self._told(super().progress(record_id, stage, sent=sent))
-
-    def end(self, record_id: int, conclusion: Conclusion) -> Record:
-        """As in Journal; makes everything be read that the action may have changed."""
-        return self._told(super().end(record_id, conclusion))
-
-    def _told(self, record: Record) -> Record:
-        if record.sent and record.action.kind.changes_repository:
-            self._acted(record)
-        return record
 
 
 _process_lock = threading.Lock()

@@ -96,7 +96,8 @@ class CombinedHistory:
         step = grid.step_seconds
         before = int(np.searchsorted(times, since + window_seconds, side="left"))
         remote = of(self._remote, Grid(grid.start, grid.start + (before - 1) * step, step))
-        first = int(np.searchsorted(times, since, side="left"))
+        # Where Prometheus has nothing: the ring's windows that hold at least half of what they should.
+        first = int(np.searchsorted(times, since + window_seconds / 2, side="left"))
         if first == len(times) or len(times) == 1:
             # One moment is one window: of a part of it no figure for the whole can be told.
             return remote

@@ -37,6 +37,7 @@ _OF_ONE_QUERY = (400, 422, 503)
 """Statuses with which Prometheus refuses or gives up one query: too many samples, too long."""
 _MAX_ENTRIES = 400
 _MAX_VALUES = 20_000_000
+_MAX_POINTS_TOGETHER = 3000
 _POINT_REACH_STEPS = 2
 _LOG = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class Fetcher:
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[str, float, float], _Entry] = OrderedDict()
+        self._latest: dict[tuple[str, float], _Entry] = {}
         self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="prometheus")
         self._local = threading.local()
         self._answered_at: float | None = None
@@ -155,7 +157,12 @@ class Fetcher:
             entry = self._entries.get(key)
             if entry is None:
                 return {}
-            return _newest(entry, times, grid) if single else _at(entry, times)
+            if single:
+                return _newest(entry, times, grid)
+            if not len(entry.times):
+                # The same question about slightly other times was answered before.
+                entry = self._latest.get(key[:2], entry)
+            return _at(entry, times, grid.step_seconds)
 
     def _asked(self, key: tuple[str, float, float], grid: Grid, times: FloatArray) -> Future[None] | None:
         """The query under way for what is missing of the grid, started if need be."""
@@ -184,9 +191,16 @@ class Fetcher:
         except Exception as found:  # noqa: BLE001 - a defect here must not leave readers waiting for ever
             _LOG.exception("reading an answer of Prometheus failed")
             error = SourceError(f"an answer of Prometheus could not be used ({type(found).__name__})")
-        self._settle(entry, grid, answer, error)
+        self._settle(key, entry, grid, answer, error)
 
-    def _settle(self, entry: _Entry, grid: Grid, answer: PromAnswer, error: SourceError | None) -> None:
+    def _settle(
+        self,
+        key: tuple[str, float, float],
+        entry: _Entry,
+        grid: Grid,
+        answer: PromAnswer,
+        error: SourceError | None,
+    ) -> None:
         columns = {} if error is not None else _columns(answer, grid)
         with self._lock:
             now = self._clock()
@@ -203,14 +217,17 @@ class Fetcher:
             for text in answer.warnings:
                 self._warnings[text] = now
             _merge(entry, grid.times(), columns)
+            self._latest[key[:2]] = entry
             self._revision += 1
             self._bound()
 
     def _bound(self) -> None:
         total = sum(entry.size for entry in self._entries.values())
         while len(self._entries) > 1 and (len(self._entries) > _MAX_ENTRIES or total > _MAX_VALUES):
-            _, oldest = self._entries.popitem(last=False)
+            key, oldest = self._entries.popitem(last=False)
             total -= oldest.size
+            if self._latest.get(key[:2]) is oldest:
+                del self._latest[key[:2]]
 
 
 def _missing(entry: _Entry, times: FloatArray, grid: Grid) -> Grid:
@@ -218,7 +235,11 @@ def _missing(entry: _Entry, times: FloatArray, grid: Grid) -> Grid:
     if len(times) == 1 or not len(entry.times):
         return grid
     overlap = entry.times[-1] - (OVERLAP_STEPS - 1) * grid.step_seconds
-    if entry.times[0] > times[0] + 1e-6 or overlap <= times[0]:
+    if entry.times[0] > times[0] + 1e-6:
+        # Two readers of different times must not throw out each other's answer again and again.
+        both = Grid(grid.start, max(grid.end, float(entry.times[-1])), grid.step_seconds)
+        return both if len(both.times()) <= _MAX_POINTS_TOGETHER else grid
+    if overlap <= times[0]:
         return grid
     return Grid(float(overlap), grid.end, grid.step_seconds)
 
@@ -238,6 +259,11 @@ def _columns(answer: PromAnswer, grid: Grid) -> Columns:
 def _merge(entry: _Entry, times: FloatArray, columns: Columns) -> None:
     """The answer into the entry: behind what is kept, or in its place."""
     kept = entry.times[entry.times < times[0] - 1e-6]
+    if len(kept) > _MAX_POINTS_TOGETHER:
+        surplus = len(kept) - _MAX_POINTS_TOGETHER
+        entry.times = entry.times[surplus:]
+        entry.columns = {key: values[surplus:] for key, values in entry.columns.items()}
+        kept = kept[surplus:]
     contiguous = len(times) > 1 and len(kept) and times[0] - kept[-1] < 1.5 * (times[1] - times[0])
     if not contiguous:
         entry.times, entry.columns = times, columns
@@ -252,18 +278,17 @@ def _merge(entry: _Entry, times: FloatArray, columns: Columns) -> None:
     entry.times, entry.columns = np.concatenate((kept, times)), merged
 
 
-def _at(entry: _Entry, times: FloatArray) -> Columns:
-    """The entry's values at these times of the same step."""
+def _at(entry: _Entry, times: FloatArray, step_seconds: float) -> Columns:
+    """The entry's values at these times: each of the nearest point within half a step."""
     if not len(entry.times):
         return {}
-    places = np.searchsorted(entry.times, times - 1e-6)
-    found = places < len(entry.times)
-    found[found] = np.abs(entry.times[places[found]] - times[found]) < 1e-3
+    places = np.clip(
+        np.rint((times - entry.times[0]) / step_seconds).astype(np.int64), 0, len(entry.times) - 1
+    )
+    found = np.abs(entry.times[places] - times) <= 0.5 * step_seconds + 1e-6
     columns: Columns = {}
     for key, values in entry.columns.items():
-        column = np.full(len(times), np.nan)
-        column[found] = values[places[found]]
-        columns[key] = column
+        columns[key] = np.where(found, values[places], np.nan)
     return columns
 
 

@@ -13,6 +13,7 @@ from ui.model_choice import choose_model, chosen_model
 from ui.model_panels import actions, configuration, failures, memory, statistics, steps
 from ui.panel import panel
 from ui.plot import figure
+from ui.remote_history import is_far
 from ui.view import View
 
 shell.guard()
@@ -57,7 +58,11 @@ def page() -> None:
         )
         panel(memory(facts) if facts else None, actions(key, view.now), key="memory")
     with right:
-        panel(configuration(config), statistics(facts.statistics) if facts else None, key="configuration")
+        panel(
+            configuration(config, from_afar=is_far(key.server)),
+            statistics(facts.statistics) if facts else None,
+            key="configuration",
+        )
 
 
 choose_model()

@@ -7,6 +7,7 @@ from ui.changes import changes_and_coverage
 from ui.empty import empty_state
 from ui.findings import finding_cards
 from ui.fleet import overview_tiles
+from ui.fleet_view import fleet_panel
 from ui.format import counted
 from ui.header import header
 from ui.html import div
@@ -70,6 +71,10 @@ def no_models(view: View):
     )
 
 
+def replicas() -> None:
+    panel(fleet_panel(View.take()), key="fleet")
+
+
 live(answer, name="answer")
 search, shown = st.columns([3, 2], vertical_alignment="center")
 search.text_input(
@@ -81,3 +86,4 @@ shown.segmented_control(
     label_visibility="collapsed",
 )  # fmt: skip
 live(models, name="models")
+live(replicas, name="fleet")

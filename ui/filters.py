@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from dataclasses import dataclass
 
 import streamlit as st
@@ -25,6 +26,7 @@ _MAX_POINTS = 300
 _LONG_STEPS = (30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Steps of charts that are longer than an hour, seconds: times of day that people name."""
 _LEAST_SECONDS = 60.0
+_LEAST_MOVE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,11 @@ class Filters:
         step = max(2.0, round((end - start) / _MAX_POINTS))
         if end - start > RANGES["1h"]:
             step = float(next((one for one in _LONG_STEPS if one >= step), step))
-        return Grid(start=start // step * step, end=end // step * step, step_seconds=step)
+        # The last point is as near to now as is worth asking Prometheus for all of them again.
+        unit = min(step, max(_LEAST_MOVE_SECONDS, step / 12)) if step > _LEAST_MOVE_SECONDS else step
+        last = end // unit * unit
+        count = math.ceil((last - start) / step)
+        return Grid(start=last - count * step, end=last, step_seconds=step)
 
     def choices(self) -> dict[str, str | None]:
         """The choices by key; None for a default, which needs no place in an address."""

@@ -32,7 +32,7 @@ def header(view: View, sentence: Child, level: str, *, key: str = "header", extr
 
 
 def _facts(view: View) -> list[Html | None]:
-    return [_scraped(view), _versions(view), _control(view), remote_history.line(view.now), *_badges(view)]
+    return [_scraped(view), _versions(view), _control(view), remote_history.line(), *_badges(view)]
 
 
 def _scraped(view: View) -> Html:

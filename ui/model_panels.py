@@ -118,8 +118,13 @@ def memory(facts: ModelFacts) -> Html:
     return section("Memory", tag("table", shown, class_="ts-facts"))
 
 
-def configuration(config: ModelConfig | None) -> Html:
-    """The effective configuration explained, then as the server gives it."""
+def configuration(config: ModelConfig | None, *, from_afar: bool = False) -> Html:
+    """The effective configuration explained, then as it is; `from_afar`: known by Prometheus alone."""
+    if config is None and from_afar:
+        why = (
+            "Not reported: only the server itself or its exporter tells it, and Prometheus has no exporter's."
+        )
+        return section("Configuration", div(why, class_="ts-faint"))
     if config is None:
         why = "Not read yet, or the model is not loaded: Triton gives the configuration of ready models only."
         return section("Configuration", div(why, class_="ts-faint"))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import streamlit as st
 
 import runtime
+from charts.spec import Spec
 from history.remote import Remote, RemoteStatus
 from telemetry.units import human_duration
+from ui import filters
 from ui.format import counted
 from ui.html import Html, span
 
@@ -23,6 +26,12 @@ def servers() -> tuple[str, ...]:
     looked_at = [server.id for server in process.servers]
     known = [one.server for one in process.remote.targets().targets] if process.remote is not None else []
     return tuple(dict.fromkeys((*looked_at, *known)))
+
+
+def is_far(server: str) -> bool:
+    """True for a server that is read through Prometheus alone."""
+    remote = runtime.current().remote
+    return remote is not None and remote.fed(server)
 
 
 def open_linked() -> None:
@@ -39,7 +48,21 @@ def open_linked() -> None:
         st.session_state["server"] = target.server
 
 
-def line(now: float) -> Html | None:
+def honest(spec: Spec) -> Spec:
+    """A chart that is empty because Prometheus has not told yet says that, and not that nothing happened."""
+    process = runtime.current()
+    if process.remote is None or not spec.empty:
+        return spec
+    status, span = process.remote.status(), process.ring.span()
+    start = spec.range[0] if spec.range is not None else process.now() - filters.current().range_seconds
+    if span is not None and start >= span[0]:
+        return spec
+    if status.error:
+        return replace(spec, empty="Prometheus is silent, and this app has not watched for so long.")
+    return replace(spec, empty="Asking Prometheus …") if status.pending else spec
+
+
+def line() -> Html | None:
     """How well Prometheus tells, for under a page's first line; None where there is none."""
     remote = runtime.current().remote
     if remote is None:
