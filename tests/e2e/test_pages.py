@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.e2e.stack import Stack, start_stack
+from tests.e2e.stack import Stack, start_stack, until
 
 pytestmark = pytest.mark.e2e
 
@@ -89,10 +89,15 @@ def test_charts_and_words_agree_on_the_readers_local_time(browser: Browser, stac
         shown = str(chart.evaluate("(node) => node._fullLayout.xaxis.range[1]")).split(" ")[1][:5]
         assert shown in wanted
 
-        box = chart.locator(".nsewdrag").first.bounding_box()
-        assert box is not None
-        page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] / 2, steps=4)
-        cursor = page.locator(".ts-plot-cursor:visible").first
-        expect(cursor).to_be_visible()
+        until(lambda: cursors_elsewhere(page, chart), "the cursor of one chart on the others")
     finally:
         context.close()
+
+
+def cursors_elsewhere(page: Page, chart: Locator) -> int:
+    """Cursors that the others show while the mouse moves over one chart; a redraw hides them."""
+    box = chart.locator(".nsewdrag").first.bounding_box()
+    assert box is not None
+    for part in (0.7, 0.75, 0.8):
+        page.mouse.move(box["x"] + box["width"] * part, box["y"] + box["height"] / 2, steps=4)
+    return page.locator(".ts-plot-cursor:visible").count()
