@@ -314,9 +314,9 @@ class Smaller(Expression):
         return frames.combined(evaluation.of(self.one), evaluation.of(self.other), np.minimum)
 
     def promql(self, dialect: Dialect) -> str:
-        """`((one <= on (...) other) or on (...) (other and on (...) one))`."""
+        """`(one - on (...) group_left () clamp_min(one - on (...) other, 0))`: the labels of one stay."""
         one, other, names = self.one.promql(dialect), self.other.promql(dialect), dialect.labels(NAME)
-        return f"(({one} <= on ({names}) {other}) or on ({names}) ({other} and on ({names}) {one}))"
+        return f"({one} - on ({names}) group_left () clamp_min({one} - on ({names}) {other}, 0))"
 
 
 @dataclass(frozen=True, slots=True)
