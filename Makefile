@@ -9,7 +9,7 @@ VENV := .venv
 VENV_TRITON := .venv-triton
 UV := .tools/uv/bin/uv
 BIN := $(VENV)/bin
-PACKAGES := telemetry collectors control history signals triage experiments charts sandbox
+PACKAGES := telemetry collectors control history signals triage experiments charts sandbox grafana
 TYPED := $(PACKAGES) settings.py runtime.py server.py app.py
 PYTEST := $(BIN)/python -m pytest
 
@@ -26,7 +26,9 @@ run: platform setup ## Start the dashboard with NVIDIA's real tritonserver and e
 
 .PHONY: test
 test: setup $(VENV)/.browser .tools/prometheus/.ready ## Run every test: unit, pages, rules, real Triton, real Prometheus, real browser
-	$(PYTEST)
+	$(PYTEST) -q -n 2 tests/architecture tests/unit tests/pages tests/rules
+	$(PYTEST) tests/integration
+	$(PYTEST) tests/e2e
 
 .PHONY: check
 check: $(VENV)/.ready ## Format, lint, types, import directions, generated files
@@ -49,6 +51,7 @@ format: $(VENV)/.ready ## Format the code and fix what can be fixed
 bench: setup ## Benchmarks: page reader, ring memory, report time; figures, not tests
 	$(BIN)/python -m benchmarks.exposition
 	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.exporter
 
 .PHONY: screenshots
 screenshots: setup $(VENV)/.browser ## Take every page's screenshots on the real sandbox into docs/screenshots/
