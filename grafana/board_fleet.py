@@ -13,7 +13,7 @@ from signals.definition import Level
 from signals.evaluation import NAME
 from signals.expression import Increase
 from telemetry.units import Unit
-from triage.rulebook import load_rulebook
+from triage.rulebook import RULES
 
 _WHOLE = Level.SERVER
 _WAITED = Increase("nv_inference_request_duration_us", NAME)
@@ -330,7 +330,8 @@ def _exporter(queries: Queries) -> list[Drawn]:
 
 
 def _alerts(queries: Queries) -> list[Drawn]:
-    names = "|".join(rule.name for rule in load_rulebook().rules)
+    # An alert is called as its rule's file.
+    names = "|".join(sorted(path.stem for path in RULES.glob("*.md")))
     alerts = queries.servers.selector("ALERTS", (), f'alertname=~"{names}"')
     firing = queries.servers.selector("ALERTS", (("alertstate", "firing"),), f'alertname=~"{names}"')
     return [
