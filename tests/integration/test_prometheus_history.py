@@ -268,7 +268,7 @@ def test_with_prometheus_gone_the_app_goes_on_live(triton: Sandbox, tmp_path: Pa
         process.signal_range("pending", longer, deadline=start + 1.5)
         assert time.monotonic() - start < 2.0
         status = until(lambda: remote.status() if remote.status().error else None, 20.0)
-        assert "not reachable" in status.error and status.answered_at is not None
+        assert status is not None and "not reachable" in status.error and status.answered_at is not None
         began = process.now()
         until(lambda: process.now() > began + 2, 20.0)
         assert _figure(process, "requests_per_second") is not None
@@ -330,6 +330,7 @@ def test_the_odd_one_of_a_fleet_is_found_through_prometheus(tmp_path: Path, unti
     finally:
         for page in pages:
             page.__exit__(None, None, None)
+    assert process_fleet is not None
     assert process_fleet.workloads == {"search": tuple(f"t{number}:8002" for number in range(4))}
     (odd,) = process_fleet.odd
     assert (odd.key.server, odd.signal, odd.siblings) == ("t3:8002", "request_us_mean", 3)
@@ -350,6 +351,7 @@ def test_a_server_that_prometheus_cannot_scrape_is_down_and_only_then(tmp_path: 
                 stopped.start()
                 stopped.join()
                 down = until(lambda: one if not (one := process.coverage()[0]).answering else None, 30.0)
+                assert down is not None
                 assert "could not scrape t0:8002" in down.sentence
             finally:
                 process.stop()

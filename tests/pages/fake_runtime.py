@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from collectors.config import parse_config
@@ -37,9 +37,10 @@ def runtime_of(
     configs: Sequence[str] = (),
     every_seconds: float = 20.0,
     down: bool = False,
+    environ: Mapping[str, str] | None = None,
 ) -> Runtime:
     """Answers `every_seconds` apart, the last of each just now; `down`: the next reading found nobody."""
-    process = Runtime(load_settings(SETTINGS, path=None))
+    process = Runtime(load_settings({**SETTINGS, **(environ or {})}, path=None))
     server = process.servers[0].id
     # On a whole step of the charts' grid, so that the last point of a chart is the last reading.
     newest = time.time() // 4.0 * 4.0
