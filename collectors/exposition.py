@@ -1,8 +1,9 @@
 """Reader of a metrics page in the Prometheus text format, line by line, with memoised series keys.
 
 One bad line costs that line. Oddities that proxies and home-made exporters produce (CRLF, tabs, blanks in
-braces, a missing blank before the value, timestamps, trailing commas) are read; what cannot be read becomes
-a `Notice` with its line number. Format: https://prometheus.io/docs/instrumenting/exposition_formats/ .
+braces, a missing blank before the value, timestamps, trailing commas, OpenMetrics' exemplars, a byte order
+mark) are read; what cannot be read becomes a `Notice` with its line number.
+Format: https://prometheus.io/docs/instrumenting/exposition_formats/ .
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ MAX_NOTICES = 20
 """Bad lines that are named one by one; the rest is counted."""
 
 _BLANKS = " \t"
+_BYTE_ORDER_MARK = "\ufeff"
 _LINE = re.compile(
     r"[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)"
     r'(?:[ \t]*\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\}[ \t]*|[ \t]+)'
-    r"([^\s{}\"]+)(?:[ \t]+(\S+))?[ \t]*"
+    r"([^\s{}\"]+)(?:[ \t]+([^\s#]\S*))?[ \t]*(?:#[ \t]*\{.*)?"
 )
 _LABEL = re.compile(
     r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*(?:,[ \t]*|$)', re.DOTALL
@@ -125,6 +127,7 @@ def read_page(
     Of equal series the first sample counts, as Prometheus takes it. Raises WrongContent if nothing of it
     is in the metrics format: an empty answer, a sign-in page, a JSON error.
     """
+    text = text.removeprefix(_BYTE_ORDER_MARK)
     if not text.strip():
         raise not_metrics("an empty answer")
     if text.lstrip()[:1] == "<":
@@ -171,7 +174,7 @@ class _Reader:
             text = text.replace("\r\n", "\n")
         # Only \n ends a line: str.splitlines would also cut at U+2028 and its like inside a label.
         lines = text.split("\n")
-        unfinished = lines.pop()
+        unfinished = lines.pop().removesuffix("\r")
         self._read_lines(lines)
         if unfinished.strip(_BLANKS):
             self._read_unfinished(unfinished, len(lines) + 1)

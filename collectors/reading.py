@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,10 @@ from typing import Any, Protocol
 from telemetry.errors import SourceError, WrongContent
 from telemetry.identity import Server
 from telemetry.scrape import Notice, Samples, Scrape, Source
+
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+"""Triton's integers have 64 bits; what is beyond them is no number of its."""
 
 
 class Collector(Protocol):
@@ -90,16 +95,14 @@ def listing(value: object) -> list[Any]:
 
 
 def whole(value: object) -> int | None:
-    """An integer, also one in a string (gRPC's JSON writes int64 so); None for anything else."""
+    """An integer of 64 bits, also one in a string (gRPC's JSON writes int64 so); None for anything else."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str) and value.lstrip("-").isascii() and value.lstrip("-").isdigit():
-        return int(value)
-    return None
+    if isinstance(value, str):
+        value = int(value) if _WHOLE.fullmatch(value) else None
+    elif isinstance(value, float):
+        value = int(value) if value.is_integer() else None
+    return value if isinstance(value, int) and _SMALLEST <= value <= _LARGEST else None
 
 
 def words(value: object) -> str:

@@ -50,11 +50,12 @@ def read_index(
 def parse_index(
     data: object, *, who: str = "the file", source: str = SOURCE_NAME
 ) -> tuple[tuple[IndexEntry, ...], tuple[Notice, ...]]:
-    """Entries and what was wrong; raises WrongContent if the answer is not a list.
+    """Entries and what was wrong; raises WrongContent if the answer is no list (gRPC: `{"models": [...]}`).
 
     An entry without state is NEVER_LOADED (or its configuration was rejected: Triton does not tell them
     apart); a state name that is new to us is UNKNOWN, with a notice.
     """
+    data = mapping(data).get("models", data)
     if not isinstance(data, list):
         raise wrong_shape(who, "a repository index (a list)", data)
     entries: list[IndexEntry] = []

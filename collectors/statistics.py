@@ -61,58 +61,79 @@ def parse_statistics(
 ) -> tuple[tuple[ModelStatistics, ...], tuple[Notice, ...]]:
     """Rows of `{"model_stats": [...]}` and what was wrong; raises WrongContent for any other shape.
 
-    Numbers may come as strings; a field that is missing is None (or no batch sizes, no memory).
+    Numbers may come as strings; a field that is missing is None (or no batch sizes, no memory), but 0 in
+    the JSON of gRPC, which leaves zeros out.
     """
     rows = mapping(data).get("model_stats")
     if not isinstance(rows, list):
         raise wrong_shape(who, "model statistics (`model_stats`)", data)
+    missing = 0 if any(_of_grpc(mapping(row)) for row in rows) else None
     found: list[ModelStatistics] = []
     notices: list[Notice] = []
     for position, row in enumerate(rows, 1):
         if isinstance(row, dict) and words(row.get("name")):
-            found.append(_model(row))
+            found.append(_model(row, missing))
         else:
             notices.append(Notice(source, None, f"entry {position} has no model name: not used"))
     return tuple(found), tuple(notices)
 
 
-def _model(row: Mapping[str, Any]) -> ModelStatistics:
-    inference = mapping(row.get("inference_stats"))
-    return ModelStatistics(
-        name=words(row["name"]),
-        version=words(row.get("version")),
-        last_inference_ms=whole(row.get("last_inference")),
-        inference_count=whole(row.get("inference_count")),
-        execution_count=whole(row.get("execution_count")),
-        success_count=whole(mapping(inference.get("success")).get("count")),
-        fail_count=whole(mapping(inference.get("fail")).get("count")),
-        batches=tuple(_batches(listing(row.get("batch_stats")))),
-        memory=_memory(row.get("memory_usage")),
-        durations=_durations(inference),
+def _of_grpc(row: Mapping[str, Any]) -> bool:
+    """True for a row in the JSON of gRPC: integers are strings, and what is 0 is not written at all."""
+    parts = [mapping(row.get("inference_stats")).get("success")]
+    parts += [mapping(batch).get("compute_infer") for batch in listing(row.get("batch_stats"))]
+    counts = [row.get("inference_count"), row.get("execution_count"), row.get("last_inference")]
+    return {} in parts or any(
+        isinstance(value, str) for value in (*counts, *(mapping(part).get("count") for part in parts))
     )
 
 
-def _durations(inference: Mapping[str, Any]) -> DurationTotals | None:
+def _whole(row: Mapping[str, Any], name: str, missing: int | None) -> int | None:
+    return whole(row[name]) if name in row else missing
+
+
+def _model(row: Mapping[str, Any], missing: int | None) -> ModelStatistics:
+    inference = mapping(row.get("inference_stats"))
+
+    def counted(name: str) -> int | None:
+        return _whole(inference[name], "count", missing) if isinstance(inference.get(name), dict) else None
+
+    return ModelStatistics(
+        name=words(row["name"]),
+        version=words(row.get("version")),
+        last_inference_ms=_whole(row, "last_inference", missing),
+        inference_count=_whole(row, "inference_count", missing),
+        execution_count=_whole(row, "execution_count", missing),
+        success_count=counted("success"),
+        fail_count=counted("fail"),
+        batches=tuple(_batches(listing(row.get("batch_stats")), missing)),
+        memory=_memory(row.get("memory_usage"), missing),
+        durations=_durations(inference, missing),
+    )
+
+
+def _durations(inference: Mapping[str, Any], missing: int | None) -> DurationTotals | None:
     names = ("success", "queue", "compute_input", "compute_infer", "compute_output")
-    sums = [whole(mapping(inference.get(name)).get("ns")) for name in names]
+    parts = [inference[name] for name in names if isinstance(inference.get(name), dict)]
+    sums = [_whole(part, "ns", missing) for part in parts]
     known = [value for value in sums if value is not None]
     return DurationTotals(*known) if len(known) == len(names) else None
 
 
-def _batches(rows: Sequence[object]) -> Iterator[BatchSizeStatistics]:
+def _batches(rows: Sequence[object], missing: int | None) -> Iterator[BatchSizeStatistics]:
     for row in map(mapping, rows):
         parts = [mapping(row.get(f"compute_{part}")) for part in ("input", "infer", "output")]
-        size, executions = whole(row.get("batch_size")), whole(parts[1].get("count"))
-        times = [time for part in parts if (time := whole(part.get("ns"))) is not None]
+        size, executions = whole(row.get("batch_size")), _whole(parts[1], "count", missing)
+        times = [time for part in parts if (time := _whole(part, "ns", missing)) is not None]
         if size is not None and executions is not None and len(times) == len(parts):
             yield BatchSizeStatistics(size, executions, *times)
 
 
-def _memory(rows: object) -> tuple[MemoryUse, ...] | None:
+def _memory(rows: object, missing: int | None) -> tuple[MemoryUse, ...] | None:
     if not isinstance(rows, list):
         return None
     read = (
-        (words(row.get("type")), whole(row.get("id")), whole(row.get("byte_size")))
+        (words(row.get("type")), _whole(row, "id", missing), _whole(row, "byte_size", missing))
         for row in map(mapping, rows)
     )
     return tuple(

@@ -151,15 +151,16 @@ class Bank:
             left_out.append(f"{twice} series appear twice in one answer: the first one was kept")
         # Whatever NaN a source built, it is stored as a printed one: only absence has its own bits.
         values = np.where(np.isnan(values), np.nan, values)
-        negative = self._counter_rows[layout.rows] & (values < 0)
-        if not negative.any():
+        # Negated, so that a NaN counts as odd too.
+        odd = self._counter_rows[layout.rows] & ~((values >= 0) & (values < np.inf))
+        if not odd.any():
             return layout.rows, values, left_out
         left_out += [
-            f"{_name(self._series[row])} is a counter but reads {value:g}: left out"
-            for row, value in zip(layout.rows[negative], values[negative], strict=True)
+            f"{_name(self._series[row])} is a counter but reads {_printed(value)}: left out"
+            for row, value in zip(layout.rows[odd], values[odd], strict=True)
         ]
         # The series is there, only its value is not: a NaN, not an absence.
-        return layout.rows, np.where(negative, np.nan, values), left_out
+        return layout.rows, np.where(odd, np.nan, values), left_out
 
     def _layout_of(self, series: Sequence[Series]) -> _Layout:
         known = self._layout.series
@@ -325,6 +326,10 @@ class Bank:
         """Shape (len(rows), len(columns)): values of some rows at chosen columns, a copy."""
         block: FloatArray = self._matrix[np.ix_(rows, columns)]
         return block
+
+
+def _printed(value: float) -> str:
+    return f"{value:g}" if np.isfinite(value) else {np.inf: "+Inf", -np.inf: "-Inf"}.get(value, "NaN")
 
 
 def _name(series: Series) -> str:

@@ -177,11 +177,11 @@ class _Reading:
         for name in {name for (name, _), facts in rows.items() if facts.ensemble}:
             mine = {row: facts for row, facts in rows.items() if row[0] == name}
             listed = [row for row, facts in mine.items() if facts.sources & {Source.INDEX, Source.STATISTICS}]
-            if not listed:
-                continue
-            chosen = max(listed, key=lambda row: (rows[row].state is ModelState.READY, _number(row[1])))
+            chosen = max(
+                listed or mine, key=lambda row: (rows[row].state is ModelState.READY, _number(row[1]))
+            )
             for row, facts in mine.items():
-                if facts.sources == {Source.METRICS}:
+                if facts.sources == {Source.METRICS} and row != chosen:
                     rows[chosen] = replace(rows[chosen], sources=rows[chosen].sources | {Source.METRICS})
                     del rows[row]
 
