@@ -25,8 +25,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TritonscopeError as error:
         print(error.sentence, file=sys.stderr)
         return command.UNREADABLE
-    sys.stdout.write(f"{to_json(report)}\n" if arguments.json else to_text(report))
+    _print(f"{to_json(report)}\n" if arguments.json else to_text(report))
     return 0
+
+
+def _print(text: str) -> None:
+    """Names may hold what the terminal's encoding has not."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _report(arguments: argparse.Namespace) -> Report:

@@ -20,6 +20,10 @@ _LIMITS = {
     "memory_used_ratio": 1.0,
     "cpu_ratio": 1.0,
 }
+_NEVER_ZERO = frozenset(("memory_total_bytes", "power_limit_watts"))
+"""Triton leaves a field at 0 when DCGM fails to read it again and again."""
+_OF_TRUE_SIZE = frozenset(("memory_used_bytes",))
+"""A pool of pinned memory may have the size 0, a device or a machine not."""
 _EXACT = 1e-9
 _OF_TOTAL = (
     ("memory_used_bytes", "memory_total_bytes"),
@@ -51,19 +55,22 @@ def without_impossible(name: str, frame: Frame) -> Frame:
 
 def _impossible(name: str, values: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     bad = np.isinf(values) | (values < -_EXACT)
+    if name in _NEVER_ZERO:
+        bad |= values == 0
     limit = _LIMITS.get(name)
     return bad if limit is None else bad | (values > limit + _EXACT)
 
 
 def _within(level: Level, name: str, used: Frame, total: Frame) -> tuple[Frame, list[Notice]]:
+    """Without what is more than there is; in use of a memory whose size is told as 0 is not known either."""
     size = {key: total.values[0, column] for column, key in enumerate(total.keys)}
-    over = np.array(
-        [[value > size.get(key, np.inf) for key, value in zip(used.keys, used.values[0], strict=True)]]
-    )
-    if not over.any():
+    sizes = np.array([[size.get(key, np.inf) for key in used.keys]])
+    over = used.values > sizes
+    void = (sizes == 0) & (name in _OF_TRUE_SIZE)
+    if not (over | void).any():
         return used, []
     notices = list(_notices(level, name, used, over, "more than there is"))
-    return Frame(used.times, used.keys, np.where(over, np.nan, used.values)), notices
+    return Frame(used.times, used.keys, np.where(over | void, np.nan, used.values)), notices
 
 
 def _notices(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 from collections.abc import Sequence
 from pathlib import Path
 
 from signals.saved import SavedAnswers, SavedFile
 from telemetry.errors import SettingsError
+from telemetry.scrape import Notice
 
+_GZIP = b"\x1f\x8b"
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 UNREADABLE = 2
 """Exit status when nothing could be read."""
 
@@ -43,9 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    """Seconds, to the millisecond in which a history keeps time."""
+    try:
+        value = round(float(text), 3)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 1e9:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, at least 0.001")
     return value
 
 
@@ -62,7 +70,7 @@ def is_live(arguments: argparse.Namespace) -> bool:
 
 
 def saved_answers(arguments: argparse.Namespace) -> SavedAnswers:
-    """The files named on the command line. Raises SettingsError for one that cannot be read."""
+    """The files named on the command line; one that cannot be read says so in the report."""
     return SavedAnswers(
         arguments.every,
         pages=_files(arguments.scrape),
@@ -77,8 +85,23 @@ def _files(paths: Sequence[str]) -> tuple[SavedFile, ...]:
 
 
 def _file(path: Path) -> SavedFile:
+    # Not read_text: universal newlines would hide the line ends the reader must see.
     try:
-        # Not read_text: universal newlines would hide the line ends the reader must see.
-        return SavedFile(path.name, path.read_bytes().decode("utf-8", errors="replace"))
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        return SavedFile(path.name, "", problem=f"{path} cannot be read: {reason or error}")
+    if data.startswith(_GZIP):
+        return SavedFile(path.name, "", problem=f"{path} is compressed (gzip): unpack it first")
+    return _decoded(path.name, data)
+
+
+def _decoded(name: str, data: bytes) -> SavedFile:
+    """UTF-8, or what a byte order mark says (PowerShell writes UTF-16)."""
+    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
+    try:
+        return SavedFile(name, data.decode(encoding))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        notice = Notice(name, line, f"bytes that are not {encoding}, from here on shown as \ufffd")
+        return SavedFile(name, data.decode(encoding, errors="replace"), notices=(notice,))

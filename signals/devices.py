@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from history.protocol import By
+from dataclasses import dataclass
+
+from history.protocol import By, Frame, Reduce
+from signals import frames
 from signals.definition import Definition, Level
-from signals.evaluation import GPU, SERVER, Expression
+from signals.evaluation import GPU, SERVER, Dialect, Evaluation, Expression
 from signals.expression import (
     Gauge,
     Increase,
@@ -28,7 +31,34 @@ def _gpu(name: str, unit: Unit, title: str, formula: str, triton: Expression, dc
     return Definition(name, Level.GPU, unit, title, formula, expression)
 
 
-_DCGM_GPU: By = ("server", "UUID")
+_DCGM_SERIES: By = ("server", "UUID", "GPU_I_ID", "namespace", "pod", "container")
+"""DCGM has a series for each pod that uses a GPU, and for each MIG instance instead of the whole GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerDevice(Expression):
+    """DCGM's series as one figure of each GPU: of several pods the largest, of MIG instances `reduce`.
+
+    In PromQL the series stay as they are: pods and instances tell them apart.
+    """
+
+    of: Expression
+    reduce: Reduce = Reduce.MAX
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """By (server, UUID); the whole GPU's own figure where there is one."""
+        instances = frames.regrouped(evaluation.of(self.of), lambda key: key[:3], largest=True)
+        whole = frames.filtered(instances, lambda key: not key[2])
+        split = frames.filtered(instances, lambda key: bool(key[2]))
+        largest = self.reduce is Reduce.MAX
+        return frames.or_else(
+            frames.regrouped(whole, lambda key: key[:2]),
+            frames.regrouped(split, lambda key: key[:2], largest=largest),
+        )
+
+    def promql(self, dialect: Dialect) -> str:
+        """The expression itself."""
+        return self.of.promql(dialect)
 
 
 def as_triton_has_it(row: Definition) -> Expression:
@@ -42,13 +72,15 @@ def as_dcgm_has_it(row: Definition) -> Expression | None:
 
 
 def _dcgm(family: str) -> Expression:
-    return Gauge(family, _DCGM_GPU)
+    return Gauge(family, _DCGM_SERIES, reduce=Reduce.MAX)
 
 
 def _gpus() -> tuple[Definition, ...]:
     used_nv, total_nv = Gauge("nv_gpu_memory_used_bytes", GPU), Gauge("nv_gpu_memory_total_bytes", GPU)
-    used_dcgm = Scale(_dcgm("DCGM_FI_DEV_FB_USED"), DCGM_MIB_BYTES)
-    total_dcgm = Scale(Sum(_dcgm("DCGM_FI_DEV_FB_USED"), _dcgm("DCGM_FI_DEV_FB_FREE")), DCGM_MIB_BYTES)
+    used, free = _dcgm("DCGM_FI_DEV_FB_USED"), _dcgm("DCGM_FI_DEV_FB_FREE")
+    used_dcgm = Scale(PerDevice(used, Reduce.SUM), DCGM_MIB_BYTES)
+    total_dcgm = Scale(PerDevice(Sum(used, free), Reduce.SUM), DCGM_MIB_BYTES)
+    energy = Increase("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _DCGM_SERIES, plain=True)
     return (
         _gpu(
             "utilization_ratio",
@@ -56,7 +88,7 @@ def _gpus() -> tuple[Definition, ...]:
             "GPU utilization",
             "share of the last sampling period in which a kernel ran, 0..1",
             Gauge("nv_gpu_utilization", GPU),
-            Scale(_dcgm("DCGM_FI_DEV_GPU_UTIL"), DCGM_PERCENT),
+            Scale(PerDevice(_dcgm("DCGM_FI_DEV_GPU_UTIL")), DCGM_PERCENT),
         ),
         _gpu(
             "memory_used_bytes",
@@ -81,7 +113,7 @@ def _gpus() -> tuple[Definition, ...]:
             "GPU power",
             "power drawn now",
             Gauge("nv_gpu_power_usage", GPU),
-            _dcgm("DCGM_FI_DEV_POWER_USAGE"),
+            PerDevice(_dcgm("DCGM_FI_DEV_POWER_USAGE")),
         ),
         Definition(
             "power_limit_watts",
@@ -97,7 +129,7 @@ def _gpus() -> tuple[Definition, ...]:
             "GPU energy",
             "energy drawn",
             Increase("nv_energy_consumption", GPU, plain=True),
-            Scale(Increase("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _DCGM_GPU, plain=True), DCGM_MILLIJOULE),
+            Scale(PerDevice(energy), DCGM_MILLIJOULE),
         ),
     )
 

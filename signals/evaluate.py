@@ -12,13 +12,12 @@ from signals import frames
 from signals.checks import checked
 from signals.definition import LABELS, Definition, Level
 from signals.definitions import of_level
-from signals.evaluation import MODEL, Evaluation
+from signals.evaluation import FREEZABLE, MODEL, SERVER, Evaluation
 from signals.facts import SignalFacts
-from signals.other import OtherReader
+from signals.other import PageReader
 from signals.report import (
     GpuSignals,
     ModelSignals,
-    OtherSample,
     Report,
     ServerSignals,
     Signals,
@@ -61,16 +60,18 @@ def evaluate(
     servers = _rows(evaluation, Level.SERVER, found)
     gpus = _rows(evaluation, Level.GPU, found)
     hosts = _rows(evaluation, Level.HOST, found)
-    other, odd = _other(pages or {})
+    reader = _read_pages(pages or {})
     return Report(
         at,
         window_seconds,
         servers=tuple(_server(server, Level.SERVER, servers) for server in inventory.servers),
         models=tuple(_model(one, models, facts) for one in inventory.models),
-        gpus=tuple(GpuSignals(GpuKey(*key), _signals(Level.GPU, gpus.get(key))) for key in _gpu_keys(gpus)),
+        gpus=tuple(
+            GpuSignals(GpuKey(*key), _signals(Level.GPU, gpus.get(key))) for key in _gpu_keys(gpus, reader)
+        ),
         host=tuple(_server(server, Level.HOST, hosts) for server in inventory.servers),
-        other=other,
-        notices=(*found, *odd),
+        other=reader.samples,
+        notices=(*found, *reader.notices),
     )
 
 
@@ -113,9 +114,11 @@ def _rows(evaluation: Evaluation, level: Level, found: list[Notice]) -> _Rows:
     """Values of every printed signal of a level, by row."""
     definitions = [one for one in of_level(level) if one.printed]
     values = {one.name: evaluation.of(one.expression) for one in definitions}
+    # A row whose only readings cannot be is a row all the same.
+    width = len(LABELS[level])
+    rows: _Rows = {key[:width]: {} for frame in values.values() for key in frames.at_first(frame)}
     values, notices = checked(level, values)
     found += notices
-    rows: _Rows = {}
     for definition in definitions:
         _fill(rows, definition, values[definition.name])
     return rows
@@ -150,14 +153,15 @@ def _model(facts: ModelFacts, rows: _Rows, signal_facts: SignalFacts) -> ModelSi
     return ModelSignals(key, facts.state, _signals(Level.MODEL, rows.get(row) if there else None))
 
 
-def _gpu_keys(rows: _Rows) -> list[GroupKey]:
-    return sorted(key for key in rows if key[1])
+def _gpu_keys(rows: _Rows, reader: PageReader) -> list[GroupKey]:
+    return sorted({*(key for key in rows if key[1]), *reader.gpus})
 
 
 def _frozen(history: History, inventory: Inventory, at: float) -> set[GroupKey]:
     """Models of servers whose counters all stand at zero while statistics or summaries count requests.
 
-    The option is one of the whole server. Statistics read before the page cannot be ahead of it.
+    The option is one of the whole server, and of all counters: a server whose requests all fail has no
+    successes either. Statistics read before the page cannot be ahead of it.
     """
     counted = history.gauge("nv_inference_request_success", MODEL, at)
     worked = [
@@ -168,9 +172,18 @@ def _frozen(history: History, inventory: Inventory, at: float) -> set[GroupKey]:
     for server in inventory.servers:
         mine = [key for key in counted if key[0] == server]
         busy = any(value > 0 for key, value in worked if key[0] == server)
-        if mine and busy and not any(counted[key] for key in mine):
+        if mine and busy and not any(counted[key] for key in mine) and _all_at_zero(history, server, at):
             frozen.update(mine)
     return frozen
+
+
+def _all_at_zero(history: History, server: str, at: float) -> bool:
+    where = (("server", server),)
+    return not any(
+        value > 0
+        for family in sorted(FREEZABLE)
+        for value in history.gauge(family, SERVER, at, where=where).values()
+    )
 
 
 def _about_frozen(frozen: set[GroupKey]) -> Iterator[Notice]:
@@ -184,8 +197,8 @@ def _about_models(inventory: Inventory) -> Iterator[Notice]:
             yield Notice(f"{facts.key.server} {facts.key.label()}", None, SELF_QUEUEING)
 
 
-def _other(pages: Mapping[str, MetricsPage]) -> tuple[tuple[OtherSample, ...], list[Notice]]:
-    reader = OtherReader()
+def _read_pages(pages: Mapping[str, MetricsPage]) -> PageReader:
+    reader = PageReader()
     for server, page in pages.items():
         reader.add(server, page)
-    return tuple(reader.samples), reader.notices
+    return reader

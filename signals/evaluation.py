@@ -6,6 +6,8 @@ import abc
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from history.protocol import By, Frame, Grid, History, Matchers, Reduce
 from signals import frames
 from signals.facts import FactFamily, NameKey, SignalFacts
@@ -16,7 +18,7 @@ NAME: By = ("server", "model")
 SERVER: By = ("server",)
 GPU: By = ("server", "gpu_uuid")
 
-_FREEZABLE = frozenset(name for name in MODEL_FAMILIES if CATALOGUE[name].kind is Kind.COUNTER)
+FREEZABLE = frozenset(name for name in MODEL_FAMILIES if CATALOGUE[name].kind is Kind.COUNTER)
 """Counters that stand at zero with counter_latencies=false; summaries and statistics go on."""
 
 
@@ -98,7 +100,9 @@ class Evaluation:
         # By identity: hashing a whole expression costs more than computing a shared part twice.
         known = self._done.get(id(expression))
         if known is None:
-            known = self._done[id(expression)] = (expression, expression.evaluate(self))
+            # Values near the largest float add up to infinity, which is told as impossible later.
+            with np.errstate(over="ignore", invalid="ignore"):
+                known = self._done[id(expression)] = (expression, expression.evaluate(self))
         return known[1]
 
     def increase(self, family: str, by: By, where: Matchers, plain: bool) -> Frame:
@@ -134,7 +138,7 @@ class Evaluation:
         facts = self.facts
         if by[:3] != MODEL:
             return frame
-        if facts.frozen and family in _FREEZABLE:
+        if facts.frozen and family in FREEZABLE:
             frame = frames.filtered(frame, lambda key: key[:3] not in facts.frozen)
         if facts.steps and any(map(facts.is_ensemble, frame.keys)):
             frame = frames.regrouped(frame, facts.canonical, largest=largest)

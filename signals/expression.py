@@ -122,11 +122,33 @@ class Scale(Expression):
     def evaluate(self, evaluation: Evaluation) -> Frame:
         """factor * of."""
         frame = evaluation.of(self.of)
-        return Frame(frame.times, frame.keys, frame.values * self.factor)
+        return Frame(frame.times, frame.keys, _scaled(frame.values, self.factor))
 
     def promql(self, dialect: Dialect) -> str:
         """`factor * (...)`."""
         return f"{self.factor!r} * ({self.of.promql(dialect)})"
+
+
+def _scaled(values: FloatArray, factor: float) -> FloatArray:
+    """Divided where the factor is one over a whole number: 57 percent are 0.57, not 0.5700000000000001."""
+    whole = round(1 / factor)
+    return values / whole if whole and 1 / whole == factor else values * factor
+
+
+@dataclass(frozen=True, slots=True)
+class WhereZero(Expression):
+    """An expression where it is exactly zero, no value elsewhere."""
+
+    of: Expression
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """Zero or nothing."""
+        frame = evaluation.of(self.of)
+        return Frame(frame.times, frame.keys, np.where(frame.values == 0, 0.0, np.nan))
+
+    def promql(self, dialect: Dialect) -> str:
+        """`(... == 0)`."""
+        return f"({self.of.promql(dialect)} == 0)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from history.ring import Ring
 from signals.evaluate import report_of
 from signals.report import Report
 from telemetry.identity import Server
-from telemetry.scrape import Source
+from telemetry.scrape import FloatArray, Source
 from telemetry.transport import Transport, host_of, normalise_address
 
 METRICS_PORT = 8002
@@ -73,14 +73,24 @@ def _read(ring: Ring, collector: Collector) -> bool:
 def _report(ring: Ring, server: Server) -> Report:
     answered = [source for source in Source if ring.last(server.id, source) is not None]
     if not answered:
-        errors = [scrape.error for source in Source if (scrape := ring.latest(server.id, source)) is not None]
-        first = next(error for error in errors if error is not None)
-        raise first
+        # What was asked for by name is what is told.
+        sources = sorted(Source, key=lambda one: (one is Source.METRICS) is (server.http_url is not None))
+        errors = [
+            scrape.error for source in sources if (scrape := ring.latest(server.id, source)) is not None
+        ]
+        raise next(error for error in errors if error is not None)
     source = Source.METRICS if Source.METRICS in answered else Source.STATISTICS
     times = ring.sample_times(server.id, source, 0.0, float("inf"))
     at = ring.newest(source) or time.time()
-    window = round(at - float(times[0]), 3) if len(times) > 1 and at > times[0] else None
+    # Statistics are read just before the page: their first reading belongs to the window.
+    first = min(float(one[0]) for one in _all_times(ring, server) if len(one))
+    window = round(at - first, 3) if len(times) > 1 and at > first else None
     return report_of(ring, (server.id,), at, window)
+
+
+def _all_times(ring: Ring, server: Server) -> list[FloatArray]:
+    sources = (Source.METRICS, Source.STATISTICS)
+    return [ring.sample_times(server.id, source, 0.0, float("inf")) for source in sources]
 
 
 def _repeated(server: Server, transport: Transport, timeout_seconds: float) -> list[Collector]:

@@ -17,6 +17,7 @@ from signals.expression import (
     Scale,
     Smaller,
     TimesSteps,
+    WhereZero,
 )
 from signals.facts import FactFamily
 
@@ -105,7 +106,8 @@ def client_failures(plain: bool = False) -> Expression:
 QUEUE = part_us("queue")
 STEP_QUEUE = OverSteps(Ratio(part_us("queue", NAME), Increase(SUCCESS, NAME)), Increase(SUCCESS, NAME))
 QUEUE_MEAN = OrElse(Ratio(without_ensembles(QUEUE), without_ensembles(successes())), STEP_QUEUE, on=NAME)
-BUSY_US = OrElse(Rate("tritonscope_batch_compute_us_total"), Scale(Rate(MODEL_EXECUTIONS), 0.0), on=MODEL)
+# No batch size has been executed: idle if the executions say so too, else not known.
+BUSY_US = OrElse(Rate("tritonscope_batch_compute_us_total"), WhereZero(Rate(MODEL_EXECUTIONS)), on=MODEL)
 PENDING_FAMILY = "nv_inference_pending_request_count"
 # On a GPU server only the series without gpu_uuid means anything; older pages have only those with it.
 PENDING = OrElse(Gauge(PENDING_FAMILY, where=(("gpu_uuid", ""),)), Gauge(PENDING_FAMILY))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from collectors.config import parse_config
@@ -26,10 +26,12 @@ _BEGIN = 1_000_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """One saved answer: how it is called in warnings, and its text."""
+    """One saved answer: how it is called in warnings, and its text; `problem` says why there is none."""
 
     name: str
     text: str
+    problem: str = ""
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,9 @@ def replay(answers: SavedAnswers) -> Replay:
     count = len(answers.pages) or max(len(answers.statistics), len(answers.indexes), 1)
     last = _BEGIN + (count - 1) * answers.every_seconds
     window = (count - 1) * answers.every_seconds if count > 1 else None
-    result = Replay(Ring(retention_seconds=max(3600.0, 2 * (window or 0.0))), last, window)
+    # Every page counts, however many there are: nothing may be thinned out.
+    kept = max(3600.0, 2 * (window or 0.0))
+    result = Replay(Ring(retention_seconds=kept, full_rate_seconds=kept), last, window)
     cache = SeriesCache()
     _feed(result, answers, Source.METRICS, answers.pages, lambda file: _page(file, cache))
     _feed(result, answers, Source.STATISTICS, answers.statistics, _statistics)
@@ -99,8 +103,9 @@ def _feed(
 ) -> None:
     for back, file in zip(reversed(range(len(files))), files, strict=True):
         at = result.at - back * answers.every_seconds
+        result.notices += file.notices
         try:
-            payload, samples, notices = parse(file)
+            payload, samples, notices = parse(_readable(file))
         except SourceError as error:
             result.notices.append(Notice(file.name, None, error.sentence))
             result.ring.accept(Scrape(SERVER, source, at, 0.0, error=error))
@@ -113,12 +118,20 @@ def _feed(
 def _feed_configs(result: Replay, files: Sequence[SavedFile]) -> None:
     configs: dict[str, ModelConfig] = {}
     for file in files:
+        result.notices += file.notices
         try:
-            for config in _configs(file):
-                configs[config.name] = config
-                result.readable += 1
+            rows = _config_rows(_json(_readable(file)))
         except SourceError as error:
             result.notices.append(Notice(file.name, None, error.sentence))
+            continue
+        for row in rows:
+            try:
+                config = parse_config(row, who=file.name)
+            except SourceError as error:
+                result.notices.append(Notice(file.name, None, error.sentence))
+                continue
+            configs[config.name] = config
+            result.readable += 1
     if configs:
         result.ring.accept(Scrape(SERVER, Source.CONFIG, result.at, 0.0, payload=configs))
 
@@ -138,13 +151,17 @@ def _index(file: SavedFile) -> _Parsed:
     return entries, index_samples(entries), notices
 
 
-def _configs(file: SavedFile) -> Iterator[ModelConfig]:
-    """One configuration as the server answers it, or several in a list or by name."""
-    data = _json(file)
+def _config_rows(data: object) -> Sequence[object]:
+    """One configuration as the server answers it, or several in a list or by name; what is empty is one."""
     if isinstance(data, dict) and not isinstance(data.get("name"), str):
         data = list(data.values())
-    for one in data if isinstance(data, list) else [data]:
-        yield parse_config(one, who=file.name)
+    return data if isinstance(data, list) and data else [data]
+
+
+def _readable(file: SavedFile) -> SavedFile:
+    if file.problem:
+        raise WrongContent(file.problem)
+    return file
 
 
 def _json(file: SavedFile) -> object:
