@@ -38,7 +38,8 @@ def ranked(
 ) -> tuple[Trace, ...]:
     """At most eight series of a frame: those with the most `harm` (default: the highest value), then others.
 
-    `additive` values of the rest are summed; of means and ratios the rest shows its largest.
+    `dash` tells series of one colour apart. `additive` values of the rest are summed; of means and ratios
+    the rest shows its largest.
     """
     peaks = {key: _peak(frame.values[:, column]) for column, key in enumerate(frame.keys)}
     weight = harm or (lambda key: peaks[key])
@@ -46,9 +47,11 @@ def ranked(
     several = len(order) > MAX_SERIES
     kept, rest = (order[: MAX_SERIES - 1], order[MAX_SERIES - 1 :]) if several else (order, [])
     column = {key: at for at, key in enumerate(frame.keys)}
-    traces = [
-        Trace(name(key), frame.values[:, column[key]], color(key), draw=draw, dash=dash(key)) for key in kept
-    ]
+    traces: list[Trace] = []
+    for key in kept:
+        shade = color(key)
+        style = dash(key) if any(shade == other.color for other in traces) else "solid"
+        traces.append(Trace(name(key), frame.values[:, column[key]], shade, draw=draw, dash=style))
     if rest:
         values = _together(frame.values[:, [column[key] for key in rest]], additive)
         traces.append(Trace(f"{OTHERS_NAME} ({len(rest)})", values, OTHERS, draw=draw, dash="dot"))

@@ -147,7 +147,7 @@ def _compressed(png: bytes) -> bytes:
     reduced = (
         Image.open(io.BytesIO(png))
         .convert("RGB")
-        .quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        .quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, kmeans=4, dither=Image.Dither.NONE)
     )
     packed = io.BytesIO()
     reduced.save(packed, "PNG", optimize=True)

@@ -19,9 +19,9 @@ def family_table(rows: Sequence[FamilyRow], chosen: str | None, view: View, find
     head = tag(
         "tr",
         tag("th", "family"),
-        tag("th", "type"),
+        tag("th", "type", class_="ts-roomy"),
         tag("th", "series", class_="ts-right"),
-        tag("th", "help"),
+        tag("th", "help", class_="ts-roomy"),
     )
     body = [_family(row, row.name == chosen, view, find) for row in rows[:SHOWN_FAMILIES]]
     more = len(rows) - SHOWN_FAMILIES
@@ -40,9 +40,9 @@ def _family(row: FamilyRow, chosen: bool, view: View, find: str) -> Html:
     return tag(
         "tr",
         tag("td", name),
-        tag("td", row.kind.value, class_="ts-faint"),
+        tag("td", row.kind.value, class_="ts-faint ts-roomy"),
         tag("td", f"{len(row.samples):,}", class_="ts-right"),
-        tag("td", row.help or "no help text on the page", class_="ts-why"),
+        tag("td", row.help or "no help text on the page", class_="ts-why ts-roomy"),
         class_="chosen" if chosen else None,
         data_row=True,
         data_key=row.name,

@@ -183,3 +183,13 @@ def test_a_sparkline_ends_at_its_scale_and_has_gaps() -> None:
 def test_a_sparkline_of_many_points_is_thinned_by_averages() -> None:
     line, _ = sparkline(np.full(960, 5.0))
     assert line.count(",") == 48
+
+
+def test_series_of_one_colour_differ_in_their_line() -> None:
+    traces = ranked(
+        frame(a=(3.0, 3.0, 3.0), b=(2.0, 2.0, 2.0), c=(1.0, 1.0, 1.0)),
+        lambda key: key[1],
+        lambda key: "#111111" if key[1] != "b" else "#222222",
+        dash=lambda key: "dot",
+    )
+    assert [(trace.name, trace.dash) for trace in traces] == [("a", "solid"), ("b", "solid"), ("c", "dot")]

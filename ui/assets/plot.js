@@ -267,6 +267,7 @@ function plot({ data, parentElement }) {
   state.badge.hidden = !header.badge
   state.note.textContent = header.note
   empty(state, header.empty)
+  if (header.empty) showLegend(state) // unseen: it keeps the card as high as its neighbours
   if (document.hidden && state.drawn) state.waiting = true
   else redraw(state)
   return () => {
