@@ -11,7 +11,7 @@ from signals.definition import Level
 from signals.report import GpuSignals
 from telemetry.scrape import FloatArray, Source
 from telemetry.units import Unit, human, human_duration
-from ui.format import formula
+from ui.format import COLLECTING, formula
 from ui.tiles import Better, Tile
 from ui.view import View
 
@@ -35,7 +35,8 @@ def overview_tiles(view: View) -> list[Tile]:
     latency = _mean(view, "request_us_mean")
     queue = _mean(view, "queue_ratio")
     down = not any(one.answering for one in view.coverage)
-    nothing = "no server answers" if down else "not reported"
+    collecting = any(view.collecting(one.server) for one in view.coverage)
+    nothing = "no server answers" if down else COLLECTING if collecting else "not reported"
     idle = nothing if requests.value is None else _IDLE
     return [
         _tile(view, "Requests", requests, Unit.PER_SECOND, "requests_per_second", nothing),

@@ -13,6 +13,8 @@ from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.html import Html, span
 
 _UTC = dt.UTC
+COLLECTING = "collecting: a rate needs two readings"
+"""Why there are no rates right after the start."""
 
 
 def value(

@@ -7,7 +7,7 @@ from telemetry.identity import ModelKey
 from telemetry.reasons import reason_line
 from telemetry.units import Unit, human, human_duration
 from triage.finding import Severity
-from ui.format import since
+from ui.format import COLLECTING, since
 from ui.html import Child, Html, join, span
 from ui.model_panels import used_by
 from ui.model_rows import STATES
@@ -42,6 +42,8 @@ def answer_of(view: View, key: ModelKey) -> tuple[str, str]:
 def _traffic(view: View, key: ModelKey) -> tuple[str, str]:
     figures = view.figures(key)
     name = key.label()
+    if view.collecting(key.server):
+        return f"{name}: {COLLECTING}.", "unknown"
     if figures is None or figures.signals.number("requests_per_second") is None:
         return f"{name} has reported no figures yet.", "unknown"
     rate, mean = (figures.signals.number(signal) for signal in ("requests_per_second", "request_us_mean"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from telemetry.reasons import reason_line
 from telemetry.scrape import FloatArray
 from telemetry.units import human_duration
 from triage.finding import Severity
+from ui.format import COLLECTING
 from ui.view import View
 
 PARTS = ("queue", "input", "infer", "output")
@@ -45,6 +46,7 @@ class ModelRow:
     facts: ModelFacts | None
     figures: ModelSignals | None
     stale: str
+    collecting: bool = False
     queue_course: FloatArray = field(default_factory=lambda: _NO_COURSE)
 
     def number(self, signal: str) -> float | None:
@@ -93,6 +95,8 @@ class ModelRow:
             return "an ensemble executes nothing itself: look at its steps"
         if self.state_class != "ok" and self.facts is not None and self.facts.state is not None:
             return f"the model is {self.state}"
+        if self.collecting and signal not in ("pending", "gpu_memory"):
+            return COLLECTING
         if signal == "pending":
             return "not reported by this server version"
         if signal == "gpu_memory":
@@ -114,6 +118,8 @@ def model_rows(view: View) -> list[ModelRow]:
         _row(key, figures.get(key), facts.get(key), harm.get(key), stale.get(key.server, ""), course.get(key))
         for key in keys
     ]
+    collecting = {one.server for one in view.coverage if view.collecting(one.server)}
+    rows = [replace(row, collecting=row.key.server in collecting) for row in rows]
     last = len(view.judgement.findings)
 
     def place(row: ModelRow) -> tuple[int, float, ModelKey]:

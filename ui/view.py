@@ -13,7 +13,7 @@ from history.protocol import Frame, Grid
 from signals.definition import Level
 from signals.report import GpuSignals, ModelSignals, Report
 from telemetry.identity import ModelKey
-from telemetry.scrape import FloatArray
+from telemetry.scrape import FloatArray, Source
 from triage.context import ServerCoverage
 from triage.finding import Finding, Judgement, Severity
 from triage.verdict import Verdict
@@ -129,6 +129,12 @@ class View:
         age = next((one.age_seconds for one in self.coverage if one.server == server), None)
         interval = runtime.current().interval_seconds(server)
         return age if age is not None and age > STALE_INTERVALS * interval else None
+
+    def collecting(self, server: str) -> bool:
+        """True while a server's metrics page was read once only: a rate needs two readings."""
+        ring = runtime.current().ring
+        readings = ring.sample_times(server, Source.METRICS, 0.0, self.now + self.interval_seconds)
+        return ring.last(server, Source.METRICS) is not None and len(readings) < 2
 
     def findings_of(self, key: ModelKey) -> tuple[Finding, ...]:
         """What triage found about a model, most harmful first; those that only follow come last."""

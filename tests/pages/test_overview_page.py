@@ -106,6 +106,15 @@ def test_a_server_without_models_is_not_called_down(open_page) -> None:
     assert "GPU 0" in page.words("tiles") and "12 %" in page.words("tiles")
 
 
+def test_after_the_first_reading_rates_are_collected_and_not_zero(open_page) -> None:
+    page = open_page(runtime_of([text(CASES / "a02_counter_suffix.prom")]))
+    assert page.words("tiles").startswith("Requests – Failed – Mean latency –")
+    assert page.panels["tiles"].count("collecting: a rate needs two readings") == 4
+    assert page.rows("models")[1][2:5] == ["–", "–", "–"]
+    model = open_page(runtime_of([text(CASES / "a02_counter_suffix.prom")]), "model")
+    assert model.words("header").startswith("alpha v1: collecting: a rate needs two readings.")
+
+
 def test_odd_names_are_shown_literally_and_open_their_model(open_page) -> None:
     names = json.loads(text(CASES / "a10_label_escapes.expected.json"))
     page = open_page(case("a10_label_escapes.prom"))
