@@ -53,13 +53,15 @@ class MetricsPage:
     """One page. `texts[i]` is the value of `samples.series[i]` exactly as printed (shape (n,)).
 
     `families` holds what HELP and TYPE lines declare, also families without samples. While a server's
-    series stay the same, `samples.series` is the same tuple object from page to page.
+    series stay the same, `samples.series` is the same tuple object from page to page. `cut_off`: it ends
+    in the middle of a line, so that what is missing may have been there.
     """
 
     samples: Samples
     texts: Sequence[str]
     families: Mapping[str, Family]
     notices: tuple[Notice, ...] = ()
+    cut_off: bool = False
 
 
 class SeriesCache:
@@ -168,6 +170,7 @@ class _Reader:
         self._helps: dict[str, str] = {}
         self._bad: list[Notice] = []
         self._cut: Notice | None = None
+        self._cut_off = False
 
     def read(self, text: str) -> MetricsPage:
         if "\r" in text:
@@ -182,7 +185,7 @@ class _Reader:
         # A tab next to the value survives the quick path of _read_lines.
         texts = [value.strip() for value in self._texts] if "\t" in text else self._texts
         samples = Samples(self._cache.settle(self._series), np.array(self._values, dtype=np.float64))
-        return MetricsPage(samples, texts, self._families(), self._notices())
+        return MetricsPage(samples, texts, self._families(), self._notices(), self._cut_off)
 
     def _read_lines(self, lines: list[str]) -> None:
         known = self._cache.raw
@@ -215,10 +218,13 @@ class _Reader:
         """The last line of a page that does not end with a line break."""
         try:
             self._read_one(line, number)
+            # After a comment, save the one that ends a page of OpenMetrics, samples would have come.
+            self._cut_off = line.lstrip(_BLANKS).startswith("#") and line.strip() != "# EOF"
             self._cut = Notice(
                 self._source, number, "perhaps cut off: the page does not end with a line break"
             )
         except _BadLine as why:
+            self._cut_off = True
             self._bad.append(
                 Notice(
                     self._source,

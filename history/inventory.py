@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from collectors.exposition import MetricsPage
 from history.ring import Ring, Sighting
 from telemetry.catalogue import MODEL_FAMILIES
 from telemetry.facts import IndexEntry, ModelConfig, ModelState, ModelStatistics, ServerMetadata
-from telemetry.identity import ModelKey
+from telemetry.identity import ModelKey, version_number
 from telemetry.scrape import Source
 
 GONE_SECONDS = 3600.0
@@ -109,7 +110,15 @@ class _Reading:
         self._index = _payload(ring, server, Source.INDEX)
         self._configs = _configs(ring, server)
         self._statistics = {(one.name, one.version): one for one in _statistics(ring, server)}
-        self._metrics = ring.sightings(server, Source.METRICS, NAMING_FAMILIES, _MODEL)
+        self._metrics = {
+            row: seen
+            for row, seen in ring.sightings(server, Source.METRICS, NAMING_FAMILIES, _MODEL).items()
+            # A series that lost its labels on the way names no model.
+            if row[0]
+        }
+        page = ring.last(server, Source.METRICS)
+        payload = page.payload if page is not None else None
+        self._cut_off = isinstance(payload, MetricsPage) and payload.cut_off
         self._states = ring.sightings(server, Source.INDEX, ("tritonscope_model_state",), (*_MODEL, "state"))
         scrape = ring.last(server, Source.INDEX)
         self._index_at = None if scrape is None else scrape.at
@@ -178,7 +187,7 @@ class _Reading:
             mine = {row: facts for row, facts in rows.items() if row[0] == name}
             listed = [row for row, facts in mine.items() if facts.sources & {Source.INDEX, Source.STATISTICS}]
             chosen = max(
-                listed or mine, key=lambda row: (rows[row].state is ModelState.READY, _number(row[1]))
+                listed or mine, key=lambda row: (rows[row].state is ModelState.READY, version_number(row[1]))
             )
             for row, facts in mine.items():
                 if facts.sources == {Source.METRICS} and row != chosen:
@@ -196,17 +205,16 @@ class _Reading:
         named = {name for name, version in last if version}
         for (name, version), at in last.items():
             if version or name not in named:
-                yield replace(self._plain((name, version)), state=ModelState.GONE, since=at, state_at=at)
+                facts = self._plain((name, version))
+                # On a page that was cut off a model may only have stood further down.
+                gone = not self._cut_off or (name, version) not in self._metrics
+                yield replace(facts, state=ModelState.GONE, since=at, state_at=at) if gone else facts
 
     def _all_sightings(self) -> Iterator[tuple[_Row, Sighting]]:
         for key, seen in self._metrics.items():
             yield (key[0], key[1]), seen
         for key, seen in self._states.items():
             yield (key[0], key[1]), seen
-
-
-def _number(version: str) -> int:
-    return int(version) if version.isdecimal() else -1
 
 
 def _payload(ring: Ring, server: str, source: Source) -> Sequence[IndexEntry]:

@@ -267,11 +267,13 @@ class OverSteps(Expression):
 
     Only for ensembles whose `served`, by (server, model), is above zero. The result is by MODEL (under the
     version under which the ensemble is shown; in PromQL the one of Triton's own series) or by NAME.
+    `leaves`: a step that is an ensemble stands for its own steps (in PromQL for itself).
     """
 
     of: Expression
     served: Expression
     by: By = MODEL
+    leaves: bool = False
 
     def evaluate(self, evaluation: Evaluation) -> Frame:
         """A step without a value adds nothing; an ensemble none of whose steps has one is absent."""
@@ -280,7 +282,8 @@ class OverSteps(Expression):
         columns: dict[GroupKey, FloatArray] = {}
         for name, steps in facts.steps.items():
             called = served.column(name)
-            parts = [(uses, frame.column((name[0], step))) for step, uses in steps.items()]
+            asked = facts.leaves(name) if self.leaves else steps
+            parts = [(uses, frame.column((name[0], step))) for step, uses in asked.items()]
             known = [uses * column for uses, column in parts if column is not None]
             if called is not None and known:
                 stack = np.stack(known)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from history.inventory import Inventory, ModelFacts
 from history.protocol import GroupKey
 from telemetry.facts import ModelState
+from telemetry.identity import version_number
 
 NameKey = tuple[str, str]
 """Server id and model name."""
@@ -66,6 +67,21 @@ class SignalFacts:
         """True if the group's model is an ensemble."""
         return key[:2] in self.steps
 
+    def leaves(self, name: NameKey) -> Mapping[str, int]:
+        """The models that do an ensemble's work, with their uses: steps that are ensembles taken apart."""
+        found: dict[str, int] = {}
+
+        def add(model: str, uses: int, above: frozenset[str]) -> None:
+            steps = self.steps.get((name[0], model))
+            if steps is None or model in above:
+                found[model] = found.get(model, 0) + uses
+                return
+            for step, times in steps.items():
+                add(step, uses * times, above | {model})
+
+        add(name[1], 1, frozenset())
+        return found
+
     def canonical(self, key: GroupKey) -> GroupKey:
         """The key with the version under which the model is shown (only an ensemble's changes)."""
         version = self.ensemble_version.get((key[0], key[1]))
@@ -73,5 +89,4 @@ class SignalFacts:
 
 
 def _serving(facts: ModelFacts) -> tuple[bool, int]:
-    version = facts.key.version
-    return facts.state is ModelState.READY, int(version) if version.isdecimal() else -1
+    return facts.state is ModelState.READY, version_number(facts.key.version)

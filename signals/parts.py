@@ -97,14 +97,16 @@ def client_failures(plain: bool = False) -> Expression:
     """Each client's failure once: an ensemble's failure and its step's are one, as far as steps failed."""
     everything = OverModels(failures(plain=plain))
     by_name = failures(NAME, plain)
-    # Halved as in `failures`, in one reading of the counter instead of two: its PromQL stands here four times.
+    # Halved as in `failures`, but read once instead of twice: its PromQL stands here four times.
     ensembles = Scale(Only(Increase(FAILURE, NAME, plain=plain), FactFamily.ENSEMBLE_STEP), 0.5)
     twice = Smaller(ensembles, OverSteps(by_name, ensembles, by=NAME))
     return OrElse(Difference(everything, OverModels(twice), on=SERVER), everything)
 
 
 QUEUE = part_us("queue")
-STEP_QUEUE = OverSteps(Ratio(part_us("queue", NAME), Increase(SUCCESS, NAME)), Increase(SUCCESS, NAME))
+STEP_QUEUE = OverSteps(
+    Ratio(part_us("queue", NAME), Increase(SUCCESS, NAME)), Increase(SUCCESS, NAME), leaves=True
+)
 QUEUE_MEAN = OrElse(Ratio(without_ensembles(QUEUE), without_ensembles(successes())), STEP_QUEUE, on=NAME)
 # No batch size has been executed: idle if the executions say so too, else not known.
 BUSY_US = OrElse(Rate("tritonscope_batch_compute_us_total"), WhereZero(Rate(MODEL_EXECUTIONS)), on=MODEL)

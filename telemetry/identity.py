@@ -60,6 +60,11 @@ class GpuKey:
         return self.uuid.startswith(SIMULATED_GPU_PREFIX)
 
 
+def version_number(version: str) -> int:
+    """A model version as the number by which versions are ordered, -1 for one that is none."""
+    return int(version) if version.isdecimal() and len(version) < 20 else -1
+
+
 def is_http_addressable(model_name: str) -> bool:
     """True if Triton's HTTP API can address the name: it does not decode percent-encoded paths."""
     return bool(_ADDRESSABLE_NAME.fullmatch(model_name))

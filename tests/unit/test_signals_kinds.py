@@ -182,6 +182,56 @@ def test_an_ensemble_of_another_version_is_one_row_without_an_index() -> None:
     assert pipe.number("pending") == 2 and server(found).number("requests_total") == 10
 
 
+def test_an_ensemble_of_ensembles_queues_where_the_work_is_done() -> None:
+    """100 us in each of two uses of a below the inner ensemble, and 50 us in b."""
+
+    def at(n: int) -> SavedFile:
+        served = {"outer": 10, "inner": 10, "a": 20, "b": 10}
+        queued = {"outer": 0, "inner": 0, "a": 2000, "b": 500}
+        rows = [("request_success", name, count) for name, count in served.items()]
+        rows += [("queue_duration_us", name, time) for name, time in queued.items()]
+        return SavedFile("t", "".join(line(f, n * v, f'model="{name}",version="1"') for f, name, v in rows))
+
+    found = report(at(1), at(2), configs=[ensemble("outer", "inner", "b"), ensemble("inner", "a", "a")])
+    assert model(found, "inner").number("queue_us_mean") == pytest.approx(200)
+    assert model(found, "outer").number("queue_us_mean") == pytest.approx(250)
+    assert server(found).number("requests_total") == 10
+
+
+def test_an_ensemble_that_calls_itself_ends() -> None:
+    found = report(SavedFile("t", of(5, queue_duration_us=50)), configs=[ensemble("a", "a")])
+    assert model(found, "a").number("queue_us_mean") == 10
+
+
+def test_a_version_of_any_length() -> None:
+    long = "9" * 5000
+    found = report(
+        SavedFile("t", line("request_success", 5, f'model="a",version="{long}"')), configs=[ensemble("a")]
+    )
+    assert model(found, "a", long).number("requests_total") == 5
+
+
+def test_a_series_that_lost_its_labels_names_no_model() -> None:
+    found = report(SavedFile("t", "nv_inference_request_success 5\n" + of(3)))
+    assert [row.key.name for row in found.models] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "state"),
+    [
+        ("", "GONE"),
+        ("# EOF", "GONE"),
+        ("nv_cpu_utilization 0.5", "GONE"),
+        ("nv_inf", None),
+        ("# HELP nv_in", None),
+    ],
+)
+def test_a_model_below_the_cut_is_not_gone(ending: str, state: str | None) -> None:
+    found = report(SavedFile("t0", of(5)), SavedFile("t1", "nv_cpu_memory_used_bytes 5\n" + ending))
+    assert [row.state for row in found.models] == [state]
+    assert set(model(found, "a").values.values()) == {None}
+
+
 Groups = list[dict[str, Any]] | None
 
 
