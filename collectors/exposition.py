@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from telemetry.catalogue import Kind
+from telemetry.catalogue import CATALOGUE, Kind
 from telemetry.errors import WrongContent
 from telemetry.scrape import Notice, Samples, Series
 
@@ -247,7 +247,7 @@ class _Reader:
         number_value = _number(value)
         if stamp is not None and not _TIMESTAMP.fullmatch(stamp):
             raise _BadLine(f"{_short(stamp)!r} after the value is not a timestamp")
-        series = self._cache.intern(Series(sys.intern(name), _labels(labels or "")))
+        series = self._cache.intern(Series(sys.intern(_as_triton_names_it(name)), _labels(labels or "")))
         head, _, tail = line.rpartition(" ")
         if stamp is None and tail == value:
             self._cache.raw[head] = series
@@ -297,6 +297,12 @@ class _Reader:
                 Notice(self._source, rest[0].line, f"{len(rest)} more lines from here on were not used")
             )
         return (*shown, self._cut) if self._cut is not None else tuple(shown)
+
+
+def _as_triton_names_it(name: str) -> str:
+    """Proxies that follow OpenMetrics print Triton's counters with `_total`; Triton itself never does."""
+    base = CATALOGUE.get(name.removesuffix("_total"))
+    return name if name in CATALOGUE or base is None or base.kind is not Kind.COUNTER else base.family
 
 
 def _number(text: str) -> float:

@@ -82,10 +82,22 @@ def test_a_page_cut_off_at_any_byte_keeps_every_whole_line(ending: str) -> None:
         PAGE.replace("\n", "\r\n").encode("utf-16"),
         PAGE.replace("\n", "\r\n\r\n").encode(),
         (PAGE + "# EOF\n").encode(),
+        (PAGE.replace("request_success{", "request_success_total{") + "# EOF\n").encode(),
+        PAGE.replace("request_success", "request_success_total").encode(),
         ("\n\n" + PAGE + PAGE.splitlines()[0] + "\n# HELP nv_inference_request_success late\n").encode(),
         PAGE.replace("} 20", '} 20 # {trace_id="x"} 0.5 1700000000.5').encode(),
     ],
-    ids=["utf-8 mark", "utf-16", "utf-16 crlf", "blank lines", "EOF", "HELP late", "exemplar"],
+    ids=[
+        "utf-8 mark",
+        "utf-16",
+        "utf-16 crlf",
+        "blank lines",
+        "EOF",
+        "OpenMetrics",
+        "_total",
+        "HELP late",
+        "exemplar",
+    ],
 )
 def test_pages_that_are_read_without_a_word(command: Command, content: bytes) -> None:
     report = parsed(command("--json", scrape=content))
