@@ -50,15 +50,24 @@ class Board:
         builder = builder.variables(list(self.variables)).annotations(list(self.annotations))
         built = builder.links(_links(self.page)).build()
         built.panels = [*_placed(self.sections)]
-        for variable in (built.templating.list_val or ()) if built.templating else ():
-            # The SDK gives every variable what only one of type interval has; Grafana's types refuse it.
-            variable.auto = variable.auto_min = variable.auto_count = None
         document: dict[str, Any] = json.loads(json.dumps(built, cls=JSONEncoder))
-        return {"__requires": _required(document), **document}
+        return {"__requires": _required(document), **_as_meant(document)}
 
     def text(self) -> str:
         """The file."""
         return json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _as_meant(document: dict[str, Any]) -> dict[str, Any]:
+    """Without what the SDK adds unasked: links hidden in a menu, fields that Grafana's types refuse."""
+    for variable in document["templating"]["list"]:
+        for key in ("auto", "auto_min", "auto_count"):
+            variable.pop(key, None)
+    for one in (*document["links"], *document["annotations"]["list"]):
+        one.pop("placement", None)
+    for panel in all_panels(document):
+        panel.get("options", {}).pop("footer", None)
+    return document
 
 
 def _links(page: str) -> list[Builder[dashboard.DashboardLink]]:

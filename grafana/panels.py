@@ -130,7 +130,7 @@ def rows(
 
     `linked` = the label whose cells carry the panel's links.
     """
-    builder = table.Panel().footer(common_builders.TableFooterOptions().enable_pagination(True))
+    builder = table.Panel()
     names = {f"Value #{_ref(place)}": title for place, title in enumerate(columns)}
     if len(columns) == 1:
         names = {"Value": next(iter(columns))}

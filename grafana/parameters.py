@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MINIMUM_GRAFANA = "12.0.0"
+MINIMUM_GRAFANA = "11.6.0"
 """The oldest Grafana whose own types accept the boards; see docs/grafana.md."""
 
 

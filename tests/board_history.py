@@ -131,17 +131,21 @@ def asked(board: dict[str, Any]) -> Iterator[Asked]:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Asks as Grafana would: choices in place of variables, `$__rate_interval` = four scrapes."""
+    """Asks as Grafana would: choices in place of variables.
+
+    `$__rate_interval` is `window_seconds`, else four scrapes.
+    """
 
     prometheus: PrometheusServer
     start: float
     end: float
     every_seconds: int
+    window_seconds: int = 0
 
     def values(self, one: Asked, **choices: str) -> list[dict[str, Any]]:
         """Series with at least one number; for a chain variable its values."""
         built_in = {
-            "__rate_interval": f"{4 * self.every_seconds}s",
+            "__rate_interval": f"{self.window_seconds or 4 * self.every_seconds}s",
             "__range": f"{round(self.end - self.start)}s",
             "top": "10",
         }
