@@ -40,7 +40,7 @@ def watched(stack: Stack, tmp_path: Path) -> Iterator[tuple[str, int, CountingPr
             )
         url = f"http://127.0.0.1:{port}"
         try:
-            until(lambda: answers(url), "the app answers")
+            until(lambda: answers(url), "the app answers", 90)
             yield url, process.pid, proxy
         finally:
             process.terminate()
