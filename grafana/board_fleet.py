@@ -20,7 +20,7 @@ _WAITED = Increase("nv_inference_request_duration_us", NAME)
 """Time that clients waited for a model, summed: what ranks the models."""
 
 
-def fleet(parameters: Parameters) -> Board:
+def board(parameters: Parameters) -> Board:
     """The board."""
     queries = Queries(parameters)
     sections = (
@@ -48,6 +48,11 @@ def fleet(parameters: Parameters) -> Board:
         sections,
         parameters=parameters,
     )
+
+
+def text() -> str:
+    """The committed file."""
+    return board(Parameters()).text()
 
 
 def answering(queries: Queries) -> str:

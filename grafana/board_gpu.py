@@ -27,7 +27,7 @@ _ABSENT = (
 )
 
 
-def gpu(parameters: Parameters) -> Board:
+def board(parameters: Parameters) -> Board:
     """The board."""
     queries = Queries(parameters, by_gpu=True)
     sections = (
@@ -55,6 +55,11 @@ def gpu(parameters: Parameters) -> Board:
         page="gpu",
         parameters=parameters,
     )
+
+
+def text() -> str:
+    """The committed file."""
+    return board(Parameters()).text()
 
 
 def _now(queries: Queries) -> list[Drawn]:

@@ -17,7 +17,7 @@ _NO_VLLM, _NO_TRT = "no vLLM here", "no TensorRT-LLM here"
 QUANTILES = (0.5, 0.9, 0.99)
 
 
-def llm(parameters: Parameters) -> Board:
+def board(parameters: Parameters) -> Board:
     """The board."""
     queries = Queries(parameters)
     sections = (
@@ -48,6 +48,11 @@ def llm(parameters: Parameters) -> Board:
         page="model",
         parameters=parameters,
     )
+
+
+def text() -> str:
+    """The committed file."""
+    return board(Parameters()).text()
 
 
 class _Engine:

@@ -26,7 +26,7 @@ PARTS = {
 _RAW = "Tritonscope's exporter with --raw-batch-sizes"
 
 
-def model(parameters: Parameters) -> Board:
+def board(parameters: Parameters) -> Board:
     """The board."""
     queries = Queries(parameters)
     sections = (
@@ -58,6 +58,11 @@ def model(parameters: Parameters) -> Board:
         page="model",
         parameters=parameters,
     )
+
+
+def text() -> str:
+    """The committed file."""
+    return board(Parameters()).text()
 
 
 def _tiles(queries: Queries) -> list[Drawn]:

@@ -1,40 +1,16 @@
-"""All boards, and the functions that give the text of their files."""
+"""All boards: each `board_<name>.py` beside this file, whose `board(parameters)` makes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 
 from grafana.board import Board
-from grafana.board_fleet import fleet
-from grafana.board_gpu import gpu
-from grafana.board_llm import llm
-from grafana.board_model import model
 from grafana.parameters import Parameters
 
 BOARDS: dict[str, Callable[[Parameters], Board]] = {
-    "fleet.json": fleet,
-    "model.json": model,
-    "gpu.json": gpu,
-    "llm.json": llm,
+    f"{path.stem.removeprefix('board_')}.json": import_module(f"grafana.{path.stem}").board
+    for path in sorted(Path(__file__).parent.glob("board_*.py"))
 }
 """File below grafana/dashboards -> its board."""
-
-
-def fleet_text() -> str:
-    """The committed dashboards/fleet.json."""
-    return fleet(Parameters()).text()
-
-
-def model_text() -> str:
-    """The committed dashboards/model.json."""
-    return model(Parameters()).text()
-
-
-def gpu_text() -> str:
-    """The committed dashboards/gpu.json."""
-    return gpu(Parameters()).text()
-
-
-def llm_text() -> str:
-    """The committed dashboards/llm.json."""
-    return llm(Parameters()).text()

@@ -17,11 +17,12 @@ GENERATED: dict[str, tuple[str, str]] = {
     "docs/metrics.md": ("tools.metrics_file", "render"),
     "docs/settings.md": ("settings", "reference"),
     "docs/signals.md": ("signals.reference", "render"),
-    "grafana/dashboards/fleet.json": ("grafana.boards", "fleet_text"),
-    "grafana/dashboards/gpu.json": ("grafana.boards", "gpu_text"),
-    "grafana/dashboards/llm.json": ("grafana.boards", "llm_text"),
-    "grafana/dashboards/model.json": ("grafana.boards", "model_text"),
     "prometheus/alertmanager.yml": ("tools.alertmanager_file", "render"),
+    # Each grafana/board_<name>.py is a board.
+    **{
+        f"grafana/dashboards/{path.stem.removeprefix('board_')}.json": (f"grafana.{path.stem}", "text")
+        for path in sorted((ROOT / "grafana").glob("board_*.py"))
+    },
 }
 
 
