@@ -23,20 +23,25 @@ def live(body: Callable[[], None], *, name: str, otherwise: Callable[[], None] |
     """
 
     def guarded() -> None:
-        try:
-            body()
-        except TritonscopeError as error:
-            _failed(name, error.sentence)
-        except Exception:  # noqa: BLE001 - the last stop before a traceback would reach the reader
-            _LOG.exception("drawing %s failed", name)
-            if otherwise is not None:
-                otherwise()
-            else:
-                _failed(name, "This part could not be drawn; the app's log has the details.")
+        drawn(body, name=name, otherwise=otherwise)
 
     # Streamlit tells fragments apart by their qualified names.
     guarded.__qualname__ = f"live.{name}"
     st.fragment(guarded, run_every=filters.current().refresh_seconds)()
+
+
+def drawn(body: Callable[[], None], *, name: str, otherwise: Callable[[], None] | None = None) -> None:
+    """Draw `body` once; an error in it becomes a sentence in its place, or what `otherwise` draws."""
+    try:
+        body()
+    except TritonscopeError as error:
+        _failed(name, error.sentence)
+    except Exception:  # noqa: BLE001 - the last stop before a traceback would reach the reader
+        _LOG.exception("drawing %s failed", name)
+        if otherwise is not None:
+            otherwise()
+        else:
+            _failed(name, "This part could not be drawn; the app's log has the details.")
 
 
 def _failed(name: str, sentence: str) -> None:

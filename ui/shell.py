@@ -11,6 +11,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 import runtime
 from ui import address, assets, filters, remote_history, sidebar
+from ui.live import drawn
 from ui.navigation import DEFAULTS, PAGES
 
 _OUTSIDE = SimpleNamespace(tritonscope_entered=True)
@@ -41,7 +42,7 @@ def main() -> None:
     run = _run()
     run.tritonscope_entered = True
     try:
-        page.run()
+        drawn(page.run, name="page")
     finally:
         run.tritonscope_entered = False
     chosen = {key: value for key in row.keys if (value := st.session_state.get(key)) != DEFAULTS.get(key)}

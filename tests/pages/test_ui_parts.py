@@ -193,6 +193,15 @@ def test_an_error_in_one_part_becomes_a_sentence_and_the_others_go_on(open_page,
     assert "Overview" in page.words("menu")
 
 
+def test_an_error_outside_every_part_leaves_the_frame_and_a_sentence(open_page, monkeypatch) -> None:
+    process = small_repository()
+    monkeypatch.setattr(process, "inventory", lambda: 1 / 0)
+    page = open_page(process, "model")
+    assert "could not be drawn" in page.panels["failed_page"]
+    assert "Overview" in page.words("menu")
+    assert "ZeroDivisionError" not in page.markup
+
+
 def test_the_chart_script_is_found_below_a_base_path(monkeypatch) -> None:
     import streamlit as st
 
