@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from charts.palette import INFER
 from grafana.board import Board, Section
 from grafana.grafana_units import CELSIUS, MEGAHERTZ
 from grafana.model_panels import memory
@@ -271,6 +270,5 @@ def _mig(queries: Queries) -> list[Drawn]:
                 maximum=1,
             ),
             [Query(renamed(mig.selector("DCGM_FI_PROF_GR_ENGINE_ACTIVE")), legend)],
-            colours={"active": INFER},
         ),
     ]

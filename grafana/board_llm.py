@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from grafana.board import Board, Section
 from grafana.grafana_units import TOKENS_PER_SECOND
 from grafana.model_panels import model_legend, model_lines
-from grafana.panels import AMBER, RED, About, Drawn, Query, lines
+from grafana.panels import About, Drawn, Query, lines
 from grafana.parameters import Parameters
 from grafana.queries import Queries
 from grafana.variables import LLM, TRITON, app, datasource, exporter_job, models, servers, top
@@ -274,5 +274,4 @@ def _inside(queries: Queries) -> Drawn:
                 f"{{{{{names.model}}}}} {{{{{names.instance}}}}}",
             )
         ],
-        colours={"": AMBER, "failed": RED},
     )
