@@ -6,6 +6,7 @@ The samples keep their own times, so that the ring computes from exactly what Pr
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -73,6 +74,24 @@ def _families(series: Iterable[Series]) -> Mapping[str, Family]:
     return found
 
 
+def settled(rows: Sequence[PromSeries], now: float, wait_seconds: float) -> list[PromSeries]:
+    """The samples without those of the newest scrape while it may still be coming in.
+
+    Behind remote write the samples of one scrape do not arrive together: one with fewer series than the
+    scrape before it is left for the next look, `wait_seconds` at most.
+    """
+    counts = Counter(at for row in rows for at in row.times.tolist())
+    times = sorted(counts)
+    if len(times) < 2 or counts[times[-1]] >= counts[times[-2]] or now - times[-1] > wait_seconds:
+        return list(rows)
+    return [_before(row, times[-1]) for row in rows]
+
+
+def _before(row: PromSeries, at: float) -> PromSeries:
+    kept = int(np.searchsorted(row.times, at))
+    return PromSeries(row.labels, row.times[:kept], row.texts[:kept])
+
+
 class Feed:
     """One server, read through Prometheus again and again; for one thread at a time."""
 
@@ -110,6 +129,7 @@ class Feed:
         name = f"__name__=~{quoted(f'{_UP}|{PAGE_FAMILIES}')}"
         text = selector(targets.endpoint, *matchers, name)
         rows = first_copies(self._new(text, self._page_at, now, back_seconds), targets)
+        rows = settled(rows, now, targets.interval_seconds)
         found = [
             one for one in scrapes_of(self.server, rows, targets, payload=True) if one.at > self._page_at
         ]
@@ -124,6 +144,7 @@ class Feed:
         matchers = [equal(*one) for one in self._of_exporter(targets, target)]
         text = selector(targets.endpoint, *matchers, f'__name__=~"{OURS}(model|batch|ensemble|server)_.+"')
         rows = first_copies(self._new(text, self._facts_at, now, back_seconds), targets)
+        rows = settled(rows, now, targets.interval_seconds)
         found = [one for one in scrapes_of_facts(self.server, rows, targets) if one.at > self._facts_at]
         if found:
             self._facts_at = found[-1].at

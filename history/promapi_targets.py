@@ -157,15 +157,24 @@ def discover(
 
 
 def _interval(api: PrometheusApi, live: Sequence[Labels], now: float) -> float:
-    """The longest scrape interval of the jobs, from the times at which one target of each was scraped."""
+    """Seconds between two scrapes of the server that is scraped least often; by its most frequent job.
+
+    From the times at which one target of each job was scraped.
+    """
     jobs = {labels.get("job", ""): labels for labels in live}
-    found = []
-    for labels in list(jobs.values())[:_MAX_JOBS]:
+    of_job: dict[str, float] = {}
+    for job, labels in list(jobs.items())[:_MAX_JOBS]:
         matchers = [equal(name, value) for name, value in sorted(labels.items())]
         for series in api.instant(f"{selector(api.endpoint, *matchers, name='up')}[5m]", now).series:
             if len(series.times) > 1:
-                found.append(float(np.median(np.diff(series.times))))
-    return max(found, default=DEFAULT_INTERVAL_SECONDS)
+                of_job[job] = float(np.median(np.diff(series.times)))
+    of_server: dict[str, float] = {}
+    for labels in live:
+        known = of_job.get(labels.get("job", ""))
+        if known is not None:
+            server = labels.get(api.endpoint.server_label, "")
+            of_server[server] = min(known, of_server.get(server, known))
+    return max(of_server.values(), default=DEFAULT_INTERVAL_SECONDS)
 
 
 def targets_of(

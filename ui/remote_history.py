@@ -37,7 +37,11 @@ def is_far(server: str) -> bool:
 def open_linked() -> None:
     """Look at the server the address names although it is not configured: by id, instance or pod."""
     remote, named = runtime.current().remote, st.session_state.get("server")
-    if remote is None or not named or any(one.id == named for one in runtime.current().servers):
+    if (
+        remote is None
+        or named in (None, "", filters.ALL_SERVERS)
+        or any(one.id == named for one in runtime.current().servers)
+    ):
         return
     opened: list[str | None] = []
     reading = threading.Thread(target=lambda: opened.append(remote.open(named)), daemon=True)

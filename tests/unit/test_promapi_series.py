@@ -7,7 +7,7 @@ import numpy as np
 from collectors.exposition import MetricsPage
 from history.promapi import PromSeries
 from history.promapi_facts import scrapes_of_facts
-from history.promapi_feed import scrapes_of
+from history.promapi_feed import scrapes_of, settled
 from history.promapi_series import first_copies, own_series
 from history.promapi_targets import targets_of
 from telemetry.facts import IndexEntry, ModelConfig, ModelState, ServerMetadata
@@ -116,3 +116,18 @@ def test_the_exporters_families_become_states_facts_and_statistics() -> None:
     assert model.dynamic_batching and model.preferred_batch_sizes == (4,) and model.raw == {}
     assert ensemble.ensemble and ensemble.step_uses == {"m": 2} and ensemble.instance_count is None
     assert by_source[Source.METADATA].payload == ServerMetadata("triton", "2.51.0")
+
+
+def test_a_scrape_that_is_still_coming_in_is_left_for_the_next_look() -> None:
+    rows = [
+        row("nv_inference_count", {10.0: "1", 20.0: "2"}, model="a"),
+        row("nv_inference_count", {10.0: "1"}, model="b"),
+    ]
+
+    def times(now: float) -> list[list[float]]:
+        return [one.times.tolist() for one in settled(rows, now, 15.0)]
+
+    assert times(21.0) == [[10.0], [10.0]]
+    assert times(36.0) == [[10.0, 20.0], [10.0]], "the model was unloaded"
+    whole = [*rows[:1], row("nv_inference_count", {10.0: "1", 20.0: "1"}, model="b")]
+    assert [one.times.tolist() for one in settled(whole, 21.0, 15.0)] == [[10.0, 20.0]] * 2
