@@ -189,7 +189,8 @@ class Runtime:
         remote, facts = self.remote, SignalFacts.of(self.inventory())
         workload_of = {server.id: server.workload for server in self.servers}
         if remote is None or remote.status().error:
-            return fleet(self.ring, facts, workloads_of(workload_of), self.now())
+            mine = workloads_of(workload_of)
+            return self._current_moment().once("fleet", lambda: fleet(self.ring, facts, mine, self.now()))
         known = {one.server: one.workload for one in remote.targets().targets if one.alive}
         workloads = workloads_of(
             known | {name: workload for name, workload in workload_of.items() if workload}
