@@ -165,6 +165,7 @@ def _replicas(queries: Queries) -> list[Drawn]:
                 width=24,
                 height=9,
             ),
+            labels,
             columns,
             linked=queries.parameters.instance,
         ),
@@ -218,6 +219,7 @@ def _models(queries: Queries) -> list[Drawn]:
                 width=24,
                 height=9,
             ),
+            labels,
             columns,
             linked=queries.parameters.model,
         ),
@@ -230,6 +232,7 @@ def _repository(queries: Queries) -> list[Drawn]:
     failed = queries.models.selector("tritonscope_model_load_failed")
     info = queries.servers.selector("tritonscope_server_info")
     labels = queries.model_labels
+    said_of_itself = (*queries.server_labels, "server", "name", "version")
     by_state = {name: colour for name, colour in STATE_COLOURS.items() if colour != GREY}
     return [
         lines(
@@ -252,6 +255,7 @@ def _repository(queries: Queries) -> list[Drawn]:
                 empty="every model could be loaded",
                 links=to_model(queries, in_table=True),
             ),
+            (*labels, "reason_class"),
             {"failed": Column(queries.row((*labels, "reason_class"), failed))},
             linked=queries.parameters.model,
             hidden=("Value",),
@@ -276,7 +280,8 @@ def _repository(queries: Queries) -> list[Drawn]:
                 "What each server says of itself. Good: one version for each workload.",
                 width=24,
             ),
-            {"servers": Column(queries.row((*queries.server_labels, "server", "name", "version"), info))},
+            said_of_itself,
+            {"servers": Column(queries.row(said_of_itself, info))},
             hidden=("Value",),
         ),
     ]
@@ -353,6 +358,7 @@ def _alerts(queries: Queries) -> list[Drawn]:
             About(
                 "Firing now", "What to do is in the alert's runbook. Good: empty.", empty="no alert is firing"
             ),
+            ("alertname", "severity", *queries.model_labels),
             {"alerts": Column(f"sum without (alertstate) ({firing})")},
             hidden=("Value", "__name__"),
         ),

@@ -246,7 +246,7 @@ def _configuration(queries: Queries) -> Drawn:
         links=to_model(queries, in_table=True),
         width=24,
     )
-    return rows(about, columns, linked=queries.parameters.model)
+    return rows(about, labels, columns, linked=queries.parameters.model)
 
 
 def _raw_sizes(queries: Queries) -> list[Drawn]:

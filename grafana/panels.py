@@ -124,9 +124,14 @@ def states(about: About, query: Query, colours: Mapping[str, str]) -> Drawn:
 
 
 def rows(
-    about: About, columns: Mapping[str, Column], *, linked: str = "", hidden: Sequence[str] = ()
+    about: About,
+    labels: Sequence[str],
+    columns: Mapping[str, Column],
+    *,
+    linked: str = "",
+    hidden: Sequence[str] = (),
 ) -> Drawn:
-    """A table: the labels of the queries' series, and a column for each query's value now.
+    """A table: the series' labels in the order of `labels`, and a column for each query's value now.
 
     `linked` = the label whose cells carry the panel's links.
     """
@@ -134,7 +139,8 @@ def rows(
     names = {f"Value #{_ref(place)}": title for place, title in enumerate(columns)}
     if len(columns) == 1:
         names = {"Value": next(iter(columns))}
-    order = {name: 100 + place for place, name in enumerate(names)}
+    # What has no place comes last.
+    order = {name: place for place, name in enumerate((*labels, *names))}
     options = {"excludeByName": dict.fromkeys(("Time", *hidden), True), "indexByName": order}
     builder = builder.transformations(
         [

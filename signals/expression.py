@@ -308,6 +308,23 @@ class OverSteps(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class UnderOneVersion(Expression):
+    """An expression of ensembles by MODEL, summed under one version of each: a history has it so already."""
+
+    of: Expression
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """The same values."""
+        return evaluation.of(self.of)
+
+    def promql(self, dialect: Dialect) -> str:
+        """`label_replace(sum without (version) (...), "version", "1", "", "")`."""
+        version = dialect.label("version")
+        total = f"sum without ({version}) ({self.of.promql(dialect)})"
+        return f'label_replace({total}, "{version}", "{_ENSEMBLE_VERSION}", "", "")'
+
+
+@dataclass(frozen=True, slots=True)
 class TimesSteps(Expression):
     """An expression of ensembles times the number of requests each of theirs makes to steps."""
 

@@ -17,6 +17,7 @@ from signals.expression import (
     Scale,
     Smaller,
     TimesSteps,
+    UnderOneVersion,
     WhereZero,
 )
 from signals.facts import FactFamily
@@ -46,14 +47,20 @@ def successes(by: By = MODEL, plain: bool = False) -> Expression:
     return OrElse(Increase(SUCCESS, by, plain=plain), Increase(f"{SUMMARY}_count", by, plain=plain))
 
 
-def halved(counted: Expression) -> Expression:
-    """Failures as they are, an ensemble's halved: Triton counts each failed ensemble request twice."""
-    return OrElse(Scale(Only(counted, FactFamily.ENSEMBLE_STEP), 0.5), counted)
+def halved(counted: Expression, by: By = MODEL) -> Expression:
+    """Failures as they are, an ensemble's halved: Triton counts each failed ensemble request twice.
+
+    Twice under one version, or once each under the ensemble's version and under the one of its other series.
+    """
+    of_ensembles: Expression = Scale(Only(counted, FactFamily.ENSEMBLE_STEP), 0.5)
+    if "version" in by:
+        of_ensembles = UnderOneVersion(of_ensembles)
+    return OrElse(of_ensembles, without_ensembles(counted))
 
 
 def failures(by: By = MODEL, plain: bool = False) -> Expression:
     """Failed requests."""
-    return halved(Increase(FAILURE, by, plain=plain))
+    return halved(Increase(FAILURE, by, plain=plain), by)
 
 
 def part_us(part: str, by: By = MODEL) -> Expression:

@@ -207,6 +207,9 @@ def test_an_ensembles_failure_is_one_failure(history: History) -> None:
     served = ask(history, "fleet", "Requests per second A")[()] / 2 * hour
     failures = 15 + 12 + 4 - 12
     assert ask(history, "fleet", "Failed A")[()] == pytest.approx(failures / (failures + served), rel=1e-3)
+    # Triton says 12 under version 1 and 12 under version 3, which are twelve failed requests.
+    of_pipe = ask(history, "model", "Failed, top $top A", "cluster", "instance", "version", model="pipe")
+    assert list(of_pipe.values()) == [pytest.approx(12 / (12 + 1700))] * 2
 
 
 def test_a_gpu_is_counted_once_whoever_reports_it(history: History) -> None:
