@@ -1,4 +1,7 @@
-"""`python -m grafana`: write the boards, say what they hold; `check FILE...`: what is wrong with a board."""
+"""`python -m grafana`: write the boards, say what they hold.
+
+`check FILE...` says what is wrong with a board, `preview` draws the boards over a Prometheus.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.command == "check":
         return _check(options.files)
+    if options.command == "preview":
+        return _preview(options)
     return _build(_parameters(options), options.out)
 
 
@@ -27,9 +32,15 @@ def _parser() -> argparse.ArgumentParser:
     defaults = Parameters()
     parser = argparse.ArgumentParser(prog="python -m grafana", description=__doc__)
     parser.set_defaults(command="build")
-    commands = parser.add_subparsers(dest="command", required=False, metavar="check")
+    commands = parser.add_subparsers(dest="command", required=False, metavar="check | preview")
     check = commands.add_parser("check", help="say what is wrong with a board")
     check.add_argument("files", nargs="+", type=Path)
+    preview = commands.add_parser("preview", help="pictures of the boards; needs node, npm and Chromium")
+    preview.add_argument("--prometheus", required=True, help="its address")
+    preview.add_argument("--pictures", type=Path, default=Path("board-pictures"), help="folder")
+    preview.add_argument("--range-seconds", type=int, default=3600)
+    preview.add_argument("--scrape-seconds", type=int, default=15)
+    preview.add_argument("--chromium", help="its path; default: the one that is installed")
     parser.add_argument(
         "--out", type=Path, default=DASHBOARDS, help="folder to write into (default: %(default)s)"
     )
@@ -80,6 +91,21 @@ def _build(parameters: Parameters, folder: Path) -> int:
         problem_count += len(found)
     print(f"{len(BOARDS)} boards, {panel_count} panels, {query_count} queries, {problem_count} problems")
     return 1 if problem_count else 0
+
+
+def _preview(options: argparse.Namespace) -> int:
+    # Only here: it drives a browser.
+    from grafana.preview import PreviewError, Source, pictures
+
+    source = Source(options.prometheus.rstrip("/"), options.range_seconds, options.scrape_seconds)
+    boards = {name: build(_parameters(options)).document() for name, build in BOARDS.items()}
+    try:
+        made = pictures(boards, source, options.pictures, options.chromium)
+    except PreviewError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(*made, sep="\n")
+    return 0
 
 
 def _check(files: list[Path]) -> int:

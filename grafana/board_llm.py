@@ -9,7 +9,7 @@ from grafana.grafana_units import TOKENS_PER_SECOND
 from grafana.model_panels import model_legend, model_lines
 from grafana.panels import About, Drawn, Query, lines
 from grafana.parameters import Parameters
-from grafana.queries import Queries
+from grafana.queries import NOT_NAN, Queries
 from grafana.variables import LLM, TRITON, app, datasource, exporter_job, models, servers, top
 from telemetry.units import Unit
 
@@ -80,7 +80,7 @@ class _Engine:
             f"(rate({self.queries.models.over_window(family + '_bucket')})))"
             for family in families
         )
-        return " or ".join(texts)
+        return f"({' or '.join(texts)}) {NOT_NAN}"
 
     def panel(self, title: str, text: str, unit: Unit | str, queries: dict[str, str], **more: float) -> Drawn:
         """A chart; the keys are words before the model's name."""
@@ -240,7 +240,7 @@ def _first_response(queries: Queries) -> Drawn:
     series = queries.models.over_window("nv_inference_first_response_histogram_ms_bucket")
     found = [
         Query(
-            f"histogram_quantile({share:g}, sum by ({by}) (rate({series})))",
+            f"histogram_quantile({share:g}, sum by ({by}) (rate({series}))) {NOT_NAN}",
             f"p{100 * share:g} {model_legend(queries)}",
         )
         for share in QUANTILES

@@ -9,7 +9,7 @@ from grafana.links import to_model
 from grafana.model_panels import STATE_COLOURS, memory, model_legend, model_lines, model_states, said
 from grafana.panels import AMBER, RED, About, Column, Drawn, Query, distribution, lines, rows, states, tile
 from grafana.parameters import Parameters
-from grafana.queries import Queries, shown
+from grafana.queries import NOT_NAN, Queries, shown
 from grafana.variables import app, datasource, exporter_job, models, servers, top
 from signals.definition import Level
 from signals.latency import QUANTILES
@@ -172,7 +172,10 @@ def _replicas(queries: Queries) -> list[Drawn]:
 def _quantiles(queries: Queries) -> list[Drawn]:
     found = []
     for part, title in (("request", "Request time"), ("queue", "Queue time")):
-        of_part = [Query(queries.group(f"{part}_us_{suffix}", Level.MODEL), suffix) for suffix in QUANTILES]
+        of_part = [
+            Query(f"{queries.group(f'{part}_us_{suffix}', Level.MODEL)} {NOT_NAN}", suffix)
+            for suffix in QUANTILES
+        ]
         about = About(
             f"{title}: quantiles, the largest of the chosen models",
             "Of about the last 60 s, as Triton has them. Quantiles cannot be averaged: this is the "

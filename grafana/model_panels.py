@@ -5,7 +5,7 @@ from __future__ import annotations
 from collectors.exporter_values import STATES
 from grafana.links import to_model
 from grafana.panels import AMBER, GREEN, GREY, RED, About, Drawn, Query, lines
-from grafana.queries import Queries, shown
+from grafana.queries import NOT_NAN, Queries, shown
 from telemetry.facts import ModelState
 from telemetry.units import Unit
 
@@ -27,12 +27,13 @@ def said(formula: str, good: str) -> str:
 def model_lines(queries: Queries, name: str, good: str, width: int = 12, empty: str = "no requests") -> Drawn:
     """A signal of the models that stand out most in the shown range."""
     row = shown(name)
-    more = " > 0" if name.startswith("failures") else ""
+    quantile = "_us_p" in name
+    more = " > 0" if name.startswith("failures") else f" {NOT_NAN}" if quantile else ""
     about = About(
         f"{row.title}, top $top",
         said(row.formula, good),
         row.unit,
-        "no failures" if more else empty,
+        "no failures" if name.startswith("failures") else empty,
         width=width,
         links=to_model(queries),
     )

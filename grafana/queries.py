@@ -13,6 +13,8 @@ from signals.definitions import definition
 from signals.devices import as_dcgm_has_it, as_triton_has_it
 from signals.evaluation import MODEL, NAME, SERVER, Dialect, Expression
 
+NOT_NAN = ">= 0"
+"""Behind a quantile: without requests it is NaN, which is no point of a chart."""
 WINDOW, RANGE = "$__rate_interval", "$__range"
 
 

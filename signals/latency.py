@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from history.protocol import Matchers, Reduce
 from signals.definition import Definition, both, ratio_of
-from signals.evaluation import NAME
+from signals.evaluation import MODEL, NAME
 from signals.expression import (
     Gauge,
     Only,
@@ -35,7 +35,7 @@ def _latency() -> tuple[Definition, ...]:
     request_mean = Ratio(queued_by_triton(request_us()), queued_by_triton(successes()))
     queue_ratio = OrElse(
         Ratio(without_ensembles(queued_by_triton(QUEUE)), without_ensembles(queued_by_triton(request_us()))),
-        Ratio(STEP_QUEUE, Only(Ratio(request_us(), successes()), FactFamily.ENSEMBLE_STEP), on=NAME),
+        Ratio(STEP_QUEUE, Only(Ratio(request_us(), successes()), FactFamily.ENSEMBLE_STEP), on=MODEL),
         on=NAME,
     )
     return (

@@ -12,6 +12,7 @@ import pytest
 from grafana.boards import BOARDS
 from grafana.check import problems
 from grafana.parameters import Parameters
+from grafana.preview import Source
 from tests.board_history import (
     ALERT,
     DCGM,
@@ -254,6 +255,19 @@ def test_the_top_of_many_models_is_chosen_once_for_the_range(history: History) -
     one = history.one("model", "Requests per second, top $top A")
     assert len(history.reader.values(one, top="50")) > 4
     assert len(history.reader.values(one, top="2")) == 2
+
+
+def test_the_preview_asks_what_the_board_asks(history: History) -> None:
+    every, end = history.layout.every_seconds, history.reader.end
+    source = Source(history.reader.prometheus.url, 3600, every, end)
+    for board in history.boards.values():
+        drawn = source.results(board)
+        of_panels = [
+            one for one in asked(board) if not one.place.startswith(("$", "Models that ", "Counters"))
+        ]
+        assert drawn["end"] - drawn["start"] == 3600
+        assert len(drawn["results"]) >= len(of_panels) > 10
+        assert all(drawn["results"].values())
 
 
 # ---- Triton alone: no exporter, no DCGM, no rules
