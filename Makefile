@@ -9,7 +9,7 @@ VENV := .venv
 VENV_TRITON := .venv-triton
 UV := .tools/uv/bin/uv
 BIN := $(VENV)/bin
-PACKAGES := telemetry collectors control history signals triage experiments charts sandbox grafana
+PACKAGES := telemetry collectors control history signals triage experiments charts sandbox grafana prometheus
 TYPED := $(PACKAGES) settings.py runtime.py server.py app.py
 PYTEST := $(BIN)/python -m pytest
 
@@ -41,6 +41,10 @@ check: $(VENV)/.ready ## Format, lint, types, import directions, generated files
 .PHONY: generate
 generate: $(VENV)/.ready ## Rewrite every generated file (signal reference, settings reference, runbooks)
 	$(BIN)/python -m tools.generated
+
+.PHONY: rules
+rules: $(VENV)/.ready ## Rewrite prometheus/rules/ from signals/ and triage/rules/
+	$(BIN)/python -m prometheus.builder
 
 .PHONY: format
 format: $(VENV)/.ready ## Format the code and fix what can be fixed

@@ -19,7 +19,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from telemetry.errors import SettingsError
 from telemetry.identity import Server
 from telemetry.located_yaml import Located, read_located
+from telemetry.objective import OBJECTIVE_KEYS, RULE_KEYS, Objective, objectives_of, rule_choices_of
 from telemetry.prometheus_endpoint import PROMETHEUS_KEYS, PrometheusEndpoint, endpoint_of
+from telemetry.rule_choice import RuleChoice
 from telemetry.scrape import Notice
 from telemetry.server_entry import SERVER_KEYS, ServerEntry, metrics_base, usual_metrics_url
 from telemetry.transport import normalise_address
@@ -32,6 +34,9 @@ MIN_LIVE_INTERVALS = 4
 
 SCALARS = ("refresh_seconds", "live_window_seconds", "retention_seconds", "control", "app_host", "app_port")
 """Settings that are one value: in the file under their name, in the environment with the prefix."""
+
+_SECTIONS = ("servers", "history", "slo", "rules")
+"""Top-level keys of the file that hold more than one value."""
 
 VARIABLES: dict[str, str] = {
     "CONFIG": f"path of the configuration file; default: `{FILE_NAME}` in the working directory",
@@ -66,6 +71,10 @@ class Settings(BaseSettings):
     sandbox_state: Path | None = Field(default=None, description="state file of `python -m sandbox run`")
     prometheus: InstanceOf[PrometheusEndpoint] | None = Field(
         default=None, description="where the history beyond this process is"
+    )
+    slo: tuple[InstanceOf[Objective], ...] = Field(default=(), description="service level objectives")
+    rules: dict[str, InstanceOf[RuleChoice]] = Field(
+        default={}, description="rules that are switched on or off, or leave models out"
     )
     notices: tuple[InstanceOf[Notice], ...] = Field(default=(), description="what could not be used")
 
@@ -109,6 +118,9 @@ class _Loader:
         scalars["live_window_seconds"] = self._live_window(scalars)
         entries = [*self._environment_entries(), *self._file_entries(file, root)]
         prometheus = self._prometheus(file, root)
+        slo, slo_notices = objectives_of(file.name, self._section(root, "slo"))
+        rules, rule_notices = rule_choices_of(file.name, self._section(root, "rules"))
+        self._notices += [*slo_notices, *rule_notices]
         state = self._variable("SANDBOX_STATE")
         servers = self._sandbox(Path(state)) if state else []
         servers += self._servers(entries, bool(scalars["control"]), prometheus is not None)
@@ -119,6 +131,8 @@ class _Loader:
             servers=tuple(servers),
             sandbox_state=Path(state) if state else None,
             prometheus=prometheus,
+            slo=slo,
+            rules=dict(rules),
             notices=tuple(self._notices),
         )
 
@@ -150,7 +164,7 @@ class _Loader:
             self._file_is_broken = True
             self._note(file.name, root.line, "this file must hold settings by name, for example `servers:`")
             return None
-        self._note_unknown(file.name, root.key_lines if root else {}, (*SCALARS, "servers", "history"))
+        self._note_unknown(file.name, root.key_lines if root else {}, (*SCALARS, *_SECTIONS))
         return root
 
     def _note_unknown(self, source: str, lines: Mapping[str, int], known: Iterable[str]) -> None:
@@ -178,6 +192,11 @@ class _Loader:
                 continue
             self._note_unknown(file.name, item.key_lines, SERVER_KEYS)
             yield ServerEntry(file.name, item.line, values, self._environ, file.parent)
+
+    def _section(self, root: Located | None, name: str) -> Located | None:
+        """A section of the file, None if it is not there or empty."""
+        located = (root.entries or {}).get(name) if root else None
+        return None if located is None or located == Located(located.line) else located
 
     # ---- history
 
@@ -301,6 +320,10 @@ def reference() -> str:
             *servers,
             "\n## History from Prometheus (`history: prometheus:`)\n\n| key | meaning |\n|---|---|",
             *prometheus,
+            "\n## Objectives (an item of `slo:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in OBJECTIVE_KEYS.items()),
+            "\n## Rules (an entry of `rules:`, by the name of a rule)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in RULE_KEYS.items()),
             "\n## The environment alone\n\n| variable | meaning |\n|---|---|",
             *variables,
             _EXAMPLE,

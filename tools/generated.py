@@ -25,6 +25,13 @@ GENERATED: dict[str, tuple[str, str]] = {
     },
 }
 
+FOLDERS: dict[str, tuple[str, str]] = {
+    # folder: (module, function that returns file name -> text of every file of its kind)
+    "docs/runbooks": ("triage.runbooks", "rendered"),
+    "prometheus/rules": ("prometheus.builder", "files"),
+}
+"""Folders that hold generated files only: what is not generated any more is removed."""
+
 
 def render(path: str) -> str:
     """The text that `path` should have."""
@@ -38,20 +45,41 @@ def render(path: str) -> str:
 def main(arguments: list[str]) -> int:
     """Rewrite or check; exit status 1 and a list of stale files when checking finds any."""
     check = arguments == ["--check"]
-    stale = [path for path in GENERATED if _differs(path)]
+    wanted: dict[str, str | None] = {path: render(path) for path in GENERATED}
+    wanted |= _of_folders()
+    stale = [path for path, text in wanted.items() if _differs(path, text)]
     if check and stale:
         print("stale generated files (run make generate and commit):", *stale, sep="\n  ")
         return 1
     for path in stale:
         (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
-        (ROOT / path).write_text(render(path), encoding="utf-8")
-        print("wrote", path)
+        _put(ROOT / path, wanted[path])
+        print("wrote" if wanted[path] is not None else "removed", path)
     return 0
 
 
-def _differs(path: str) -> bool:
+def _of_folders() -> dict[str, str | None]:
+    """Path -> text of the files of FOLDERS, None for one that is there and should not be."""
+    wanted: dict[str, str | None] = {}
+    for folder, (module, function) in FOLDERS.items():
+        texts = getattr(importlib.import_module(module), function)()
+        here = {path.name for path in (ROOT / folder).glob("*") if path.is_file()}
+        wanted |= {f"{folder}/{name}": texts.get(name) for name in sorted({*texts, *here})}
+    return wanted
+
+
+def _put(path: Path, text: str | None) -> None:
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text, encoding="utf-8")
+
+
+def _differs(path: str, text: str | None) -> bool:
     target = ROOT / path
-    return not target.exists() or target.read_text(encoding="utf-8") != render(path)
+    if text is None:
+        return target.exists()
+    return not target.exists() or target.read_text(encoding="utf-8") != text
 
 
 if __name__ == "__main__":

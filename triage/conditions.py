@@ -1,7 +1,7 @@
 """The condition language of rules: `queue_us_mean > max(10 ms, 3 * max_queue_delay_us)`, parsed and typed.
 
     condition := reference operator threshold
-    reference := ["server." | "workload."] name ["[" duration "]"]
+    reference := ["server." | "workload."] name ["[" duration "]"] ["ago" duration]
     operator  := ">" | ">=" | "<" | "<=" | "==" | "!="
     threshold := term | "max(" term {"," term} ")" | "min(" term {"," term} ")" | word
     term      := number [unit] | [number "*"] reference
@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from telemetry.scrape import FloatArray
 from telemetry.units import Unit, base_value
+from triage.durations import parse_duration
 from triage.vocabulary import QUANTITIES, Level, Origin, Quantity
 
-_DURATIONS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _CONDITION = re.compile(r"^(?P<left>[^<>=!]+?)\s*(?P<op>>=|<=|==|!=|>|<)\s*(?P<right>.+)$")
-_REFERENCE = re.compile(r"^(?:(?P<level>[a-z]+)\.)?(?P<name>[a-z][a-z0-9_]*)(?:\[(?P<window>[^\]]+)\])?$")
+_REFERENCE = re.compile(
+    r"^(?:(?P<level>[a-z]+)\.)?(?P<name>[a-z][a-z0-9_]*)(?:\[(?P<window>[^\]]+)\])?(?:\s+ago\s+(?P<ago>\S+))?$"
+)
 _NUMBER = re.compile(r"^(?P<number>-?\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-zµ%/]*)$")
 _SCALED = re.compile(r"^(?P<factor>\d+(?:\.\d+)?)\s*\*\s*(?P<reference>.+)$")
 _CHOICE = re.compile(r"^(?P<choice>max|min)\((?P<terms>.+)\)$")
@@ -52,10 +53,14 @@ VECTOR_COMPARE: dict[str, Callable[[FloatArray, FloatArray], NDArray[np.bool_]]]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A quantity at its level. `window_seconds` None: the window of the report that is judged."""
+    """A quantity at its level. `window_seconds` None: the window of the report that is judged.
+
+    `ago_seconds`: as it was that long ago; not reported where the history does not reach so far back.
+    """
 
     quantity: Quantity
     window_seconds: float | None = None
+    ago_seconds: float = 0.0
 
     @property
     def level(self) -> Level:
@@ -109,14 +114,6 @@ class Condition:
                 yield term.reference
 
 
-def parse_duration(text: str) -> float:
-    """Seconds of `90s`, `5m`, `1h`, `1d` or a chain of them (`1h30m`); ValueError for anything else."""
-    parts = _DURATION.findall(text.strip())
-    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
-        raise ValueError(f"{text!r} is not a duration: write 10s, 5m, 1h or 1h30m")
-    return sum(float(number) * _DURATIONS[unit] for number, unit in parts)
-
-
 def parse_reference(text: str, level: Level) -> Reference:
     """A reference as seen from a rule of `level`; ValueError naming what is unknown."""
     match = _REFERENCE.match(text.strip())
@@ -133,9 +130,10 @@ def parse_reference(text: str, level: Level) -> Reference:
             f"unknown signal {match['name']!r} at level {at.value}: known are {', '.join(known)}"
         )
     window = parse_duration(match["window"]) if match["window"] else None
-    if window is not None and quantity.origin is not Origin.SIGNAL:
-        raise ValueError(f"{quantity.name} is a fact of now and takes no window")
-    return Reference(quantity, window)
+    ago = parse_duration(match["ago"]) if match["ago"] else 0.0
+    if (window is not None or ago) and quantity.origin is not Origin.SIGNAL:
+        raise ValueError(f"{quantity.name} is a fact of now and takes no window and no `ago`")
+    return Reference(quantity, window, ago)
 
 
 def parse_condition(text: str, level: Level) -> Condition:

@@ -14,6 +14,7 @@ from signals.report import ModelSignals, Report, ServerSignals
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey
 from telemetry.reasons import reason_class, reason_line
+from telemetry.rule_choice import RuleChoice
 from telemetry.scrape import Source
 
 Subject = ModelKey | str
@@ -29,7 +30,8 @@ class ServerCoverage:
     `answering`: at least one source answered its last reading. `age_seconds` since any source answered,
     None = never; `silent_seconds` from that answer (or the first attempt) to the newest attempt, None
     while it answers. `sentence` why it does not answer, "" while it does. `failed_sources`: the sources whose
-    last reading failed, with the sentence. `workload` "" = the server alone.
+    last reading failed, with the sentence, among `asked_sources`.
+    `http_age_seconds` since its HTTP API last answered, None = never. `workload` "" = the server alone.
     """
 
     server: str
@@ -39,6 +41,8 @@ class ServerCoverage:
     workload: str = ""
     version: str = ""
     failed_sources: Mapping[Source, str] = field(default_factory=dict)
+    asked_sources: frozenset[Source] = frozenset()
+    http_age_seconds: float | None = None
     silent_seconds: float | None = None
 
 
@@ -48,7 +52,7 @@ class Context:
 
     `now` unix seconds of the judgement (ages count to it), `report.at` the time of the figures.
     `interval_seconds` between two readings. `history_from` unix seconds of the oldest reading, None if
-    there is none.
+    there is none. `choices` is what the settings say about rules, by name.
     """
 
     report: Report
@@ -58,6 +62,7 @@ class Context:
     now: float
     interval_seconds: float
     history_from: float | None
+    choices: Mapping[str, RuleChoice] = field(default_factory=dict)
 
     @cached_property
     def facts_of(self) -> Mapping[ModelKey, ModelFacts]:
@@ -106,6 +111,15 @@ class Context:
             if self.state(key) is ModelState.READY:
                 where = (self.workload(key.server), key.name)
                 counts[where] = counts.get(where, 0) + 1
+        return counts
+
+    @cached_property
+    def ready_on_server(self) -> Mapping[tuple[str, str], int]:
+        """READY versions by (server, model name)."""
+        counts: dict[tuple[str, str], int] = {}
+        for key in self.model_keys:
+            if self.state(key) is ModelState.READY:
+                counts[key.server, key.name] = counts.get((key.server, key.name), 0) + 1
         return counts
 
     def state(self, key: ModelKey) -> ModelState | None:

@@ -48,6 +48,8 @@ def server_coverage(ring: Ring, server: Server, now: float) -> ServerCoverage:
         failed_sources={
             source: scrape.error.sentence for source, scrape in attempts.items() if scrape.error is not None
         },
+        asked_sources=frozenset(attempts),
+        http_age_seconds=_http_age_seconds(ring, server.id, now),
         silent_seconds=None if answering else _silent_seconds(ring, server.id, doors, spoke),
     )
 
@@ -74,7 +76,12 @@ def _silent_seconds(ring: Ring, server: str, doors: Sequence[Scrape], spoke: flo
     if spoke is not None:
         return newest - spoke
     times = [ring.sample_times(server, door.source, 0.0, newest) for door in doors]
-    return newest - min(float(one[0]) for one in times if len(one))
+    return newest - min((float(one[0]) for one in times if len(one)), default=newest)
+
+
+def _http_age_seconds(ring: Ring, server: str, now: float) -> float | None:
+    answers = [scrape.at for source in _HTTP_SOURCES if (scrape := ring.last(server, source)) is not None]
+    return max(0.0, now - max(answers)) if answers else None
 
 
 def _newest(scrapes: Iterable[Scrape]) -> Scrape | None:

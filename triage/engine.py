@@ -26,9 +26,15 @@ def judge(rulebook: Rulebook, context: Context) -> Judgement:
     return _Judge(rulebook, context).run()
 
 
+def _judged(rule: Rule, context: Context) -> bool:
+    choice = context.choices.get(rule.name)
+    return rule.enabled if choice is None or choice.enabled is None else choice.enabled
+
+
 class _Judge:
     def __init__(self, rulebook: Rulebook, context: Context) -> None:
-        self._rules = sorted(rulebook.rules, key=lambda rule: rule.level is not Level.SERVER)
+        rules = [rule for rule in rulebook.rules if _judged(rule, context)]
+        self._rules = sorted(rules, key=lambda rule: rule.level is not Level.SERVER)
         self._context = context
         self._numbers = Numbers(context)
         self._lookback = Lookback(context, self._numbers)
@@ -59,7 +65,11 @@ class _Judge:
         """A server that is down hides its models: their last figures say nothing about now."""
         if rule.level is Level.SERVER:
             return [one.server for one in self._context.coverage]
-        return [key for key in self._context.model_keys if key.server not in self._down]
+        choice = self._context.choices.get(rule.name)
+        keys = [key for key in self._context.model_keys if key.server not in self._down]
+        if choice is None or not choice.except_models:
+            return keys
+        return [key for key in keys if not choice.leaves_out(key.name)]
 
     def _applies(self, rule: Rule, subject: Subject) -> bool:
         return self._all(rule.when, subject) and not self._any(rule.unless, subject)

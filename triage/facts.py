@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
+from history.protocol import Frame, Grid, GroupKey, Matchers
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey
+from telemetry.scrape import Source
+from telemetry.units import seconds_from_us
 from triage.context import Context, Fact, failure_reason, reason_kind, reason_text, short_error
 
 _MODEL_BY = ("server", "model", "version")
 _NOT_FAILED = ("", "unloaded")
+_HTTP_SOURCES = (Source.STATISTICS, Source.INDEX, Source.METADATA)
+_MEMORY_SECONDS = 3600.0
+"""How far back "before" reaches."""
+_STEP_SECONDS = 30.0
 
 
 class Facts:
@@ -18,6 +27,8 @@ class Facts:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._counters: dict[str, Mapping[tuple[str, ...], float]] = {}
+        self._requests: dict[tuple[str, str], float] | None = None
+        self._were_ready: set[GroupKey] | None = None
 
     def of_model(self, name: str, key: ModelKey) -> Fact:
         """One model's fact; KeyError for an unknown name."""
@@ -39,9 +50,14 @@ class Facts:
     def server_since(self, name: str, server: str) -> float | None:
         """Unix seconds since when the server has been silent; None for other facts or if it never spoke."""
         one = self._context.coverage_of.get(server)
-        if name not in ("answering", "silent_seconds") or one is None or one.age_seconds is None:
-            return None
-        return self._context.now - one.age_seconds
+        age = None
+        if one is not None and name in ("answering", "silent_seconds"):
+            age = one.age_seconds if not one.answering else None
+        elif one is not None and name == "http_answering":
+            if one.http_age_seconds is None:
+                return self._context.history_from
+            age = one.http_age_seconds
+        return None if age is None else self._context.now - age
 
     def config(self, key: ModelKey) -> ModelConfig | None:
         """The effective config, None when it was not read."""
@@ -80,6 +96,60 @@ class Facts:
     def _ready_versions(self, key: ModelKey) -> Fact:
         where = (self._context.workload(key.server), key.name)
         return float(self._context.ready_versions.get(where, 0))
+
+    def _ready_here(self, key: ModelKey) -> Fact:
+        return float(self._context.ready_on_server.get((key.server, key.name), 0))
+
+    def _ready_before(self, key: ModelKey) -> Fact:
+        if self._context.state(key) is None:
+            return None
+        if self._were_ready is None:
+            # Of all models at once: a repository may list hundreds that are not loaded.
+            frame = self._past_hour("tritonscope_model_state", (("state", "READY"),))
+            seen = np.any(frame.values > 0, axis=0)
+            self._were_ready = {name for name, was in zip(frame.keys, seen, strict=True) if was}
+        return float((key.server, key.name) in self._were_ready)
+
+    def _past_hour(self, family: str, where: Matchers) -> Frame:
+        """A gauge over the last hour by (server, model)."""
+        at = self._context.report.at
+        grid = Grid(at - _MEMORY_SECONDS, at, _STEP_SECONDS)
+        return self._context.history.gauge_range(family, ("server", "model"), grid, where=where)
+
+    def _requests_before(self, key: ModelKey) -> Fact:
+        if self._requests is None:
+            self._requests = {}
+            vector = self._context.history.increase(
+                "nv_inference_request_success", ("server", "model"), _MEMORY_SECONDS, self._context.report.at
+            )
+            for (server, name), count in vector.items():
+                where = (self._context.workload(server), name)
+                self._requests[where] = self._requests.get(where, 0.0) + count
+        return self._requests.get((self._context.workload(key.server), key.name))
+
+    def _loading_seconds(self, key: ModelKey) -> Fact:
+        facts = self._context.facts_of.get(key)
+        if facts is None or facts.state is not ModelState.LOADING:
+            return None
+        start = facts.since if facts.since is not None else self._context.history_from
+        return None if start is None else max(0.0, self._context.now - start)
+
+    def _load_seconds(self, key: ModelKey) -> Fact:
+        frame = self._past_hour("nv_model_load_duration_secs", (("server", key.server), ("model", key.name)))
+        column = frame.column((key.server, key.name))
+        known = [] if column is None else [value for value in column.tolist() if value == value]
+        return known[-1] if known else None
+
+    def _config_changed(self, key: ModelKey) -> Fact:
+        """Earlier configurations are not kept in this process."""
+        return None
+
+    def _requests_per_delay(self, key: ModelKey) -> Fact:
+        config, row = self.config(key), self._context.model_signals.get(key)
+        rate = row.signals.number("requests_per_second") if row else None
+        if rate is None or config is None or not config.max_queue_delay_us:
+            return None
+        return rate * seconds_from_us(config.max_queue_delay_us)
 
     def _failing_reason(self, key: ModelKey) -> Fact:
         return failure_reason(self._context.model_signals.get(key))
@@ -121,6 +191,20 @@ class Facts:
         one = self._context.coverage_of.get(server)
         return float(one.answering) if one else None
 
+    def _http_answering(self, server: str) -> Fact:
+        """From the newest attempts; None when its HTTP API is not asked, or was never reached."""
+        one = self._context.coverage_of.get(server)
+        asked = [source for source in _HTTP_SOURCES if one is not None and source in one.asked_sources]
+        if one is None or not asked:
+            return None
+        return float(any(source not in one.failed_sources for source in asked))
+
+    def _index_read(self, server: str) -> Fact:
+        one = self._context.coverage_of.get(server)
+        if one is None or Source.INDEX not in one.asked_sources:
+            return None
+        return float(Source.INDEX not in one.failed_sources)
+
     def _silent_seconds(self, server: str) -> Fact:
         one = self._context.coverage_of.get(server)
         return one.silent_seconds if one else None
@@ -134,7 +218,10 @@ class Facts:
 
     def _error(self, server: str) -> Fact:
         one = self._context.coverage_of.get(server)
-        return short_error(one.sentence) or None if one else None
+        if one is None:
+            return None
+        failed = (one.failed_sources[source] for source in _HTTP_SOURCES if source in one.failed_sources)
+        return short_error(one.sentence or next(failed, "")) or None
 
     def _replicas(self, server: str) -> Fact:
         return float(len(self._siblings(server)))
@@ -155,6 +242,13 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "reason": Facts._reason,
     "reason_class": Facts._reason_class,
     "ready_versions": Facts._ready_versions,
+    "ready_here": Facts._ready_here,
+    "ready_before": Facts._ready_before,
+    "requests_before": Facts._requests_before,
+    "loading_seconds": Facts._loading_seconds,
+    "load_seconds": Facts._load_seconds,
+    "config_changed": Facts._config_changed,
+    "requests_per_delay": Facts._requests_per_delay,
     "failing_reason": Facts._failing_reason,
     "max_batch_size": Facts._max_batch_size,
     "dynamic_batching": Facts._dynamic_batching,
@@ -166,6 +260,8 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
 }
 SERVER_FACTS: dict[str, Callable[[Facts, str], Fact]] = {
     "answering": Facts._answering,
+    "http_answering": Facts._http_answering,
+    "index_read": Facts._index_read,
     "silent_seconds": Facts._silent_seconds,
     "figures_age_seconds": Facts._figures_age_seconds,
     "interval_seconds": Facts._interval_seconds,

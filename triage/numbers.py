@@ -47,7 +47,7 @@ class Numbers:
         if not reference.is_signal:
             return self._fact(reference.quantity.name, reference.level, subject)
         last_answer = self._last_answer(server_of(subject))
-        if reference.window_seconds is None and last_answer is None:
+        if reference.window_seconds is None and not reference.ago_seconds and last_answer is None:
             values = self._reported(reference.level, subject)
             if values is None:
                 return None
@@ -86,6 +86,12 @@ class Numbers:
         window_seconds = self.window(reference)
         if window_seconds is None:
             return None
+        if reference.ago_seconds:
+            ago = reference.ago_seconds
+            grid = Grid(grid.start - ago, grid.end - ago, grid.step_seconds)
+            # What is older than the history is not asked for: that costs most and answers nothing.
+            if self._context.history_from is None or grid.end < self._context.history_from:
+                return None
         key = (reference.level, reference.quantity.name, window_seconds, grid, where)
         if key not in self._columns:
             self._columns[key] = self._evaluate(reference, window_seconds, grid, where)

@@ -7,14 +7,15 @@ Every mistake in a file is a SettingsError with the file and the line.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from telemetry.errors import SettingsError
 from telemetry.located_yaml import Located
-from triage.conditions import Condition, Reference, parse_condition, parse_duration, parse_reference
+from triage.conditions import Condition, Reference, parse_condition, parse_reference
+from triage.durations import parse_duration
 from triage.finding import Severity
 from triage.front_matter import FrontMatterError, read_front_matter
 from triage.template import Template, parse_template
@@ -28,8 +29,9 @@ _NAME = re.compile(r"^[A-Z][A-Za-z0-9]+$")
 _TAG = re.compile(r"^[A-Z]+$")
 _RULE_KEYS = {
     "title", "tag", "level", "clause", "when", "unless", "needs", "severity", "for", "stages", "say", "harm",
-    "evidence",
+    "evidence", "enabled", "prometheus",
 }  # fmt: skip
+_ALERT_KEYS = {"for", "when", "unless", "without", "windows", "note"}
 _STAGE_KEYS = {"severity", "for", "when", "unless"}
 _SAYING_KEYS = {"when", "unless", "clause", "sentence", "remedy", "tag"}
 _T = TypeVar("_T")
@@ -66,10 +68,28 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertForm:
+    """What differs when the rule is an alert of Prometheus.
+
+    It must hold for `for_seconds` at least; `when` and `unless` hold besides; the conditions `without` (as
+    written in the rule) are not part of it; `windows` replaces windows, seconds by seconds; `note` tells a
+    person what cannot be said in PromQL.
+    """
+
+    for_seconds: float = 0.0
+    when: tuple[Condition, ...] = ()
+    unless: tuple[Condition, ...] = ()
+    without: tuple[str, ...] = ()
+    windows: Mapping[float, float] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule. All of `when` must hold and none of `unless`; the most severe stage that holds counts.
 
     A number that is not reported makes a `when` condition not hold and an `unless` condition not exclude.
+    `enabled` False: only judged where the settings switch it on.
     """
 
     name: str
@@ -85,6 +105,8 @@ class Rule:
     harm: tuple[Reference, ...]
     evidence: tuple[tuple[str, Reference], ...]
     sections: dict[str, str]
+    enabled: bool = True
+    alert: AlertForm = AlertForm()
 
     @property
     def impact(self) -> str:
@@ -158,6 +180,8 @@ class _Reader:
             harm=self._references(fields.get("harm"), top, "harm"),
             evidence=self._evidence(fields.get("evidence"), top),
             sections=self._sections(body, body_line),
+            enabled=self._enabled(fields.get("enabled")),
+            alert=self._alert(fields.get("prometheus")),
         )
 
     def _mapping(self, node: Located, keys: set[str]) -> dict[str, Located]:
@@ -228,6 +252,36 @@ class _Reader:
             return parse_reference(text, self.level)
         except ValueError as error:
             raise FrontMatterError(node.line, str(error)) from error
+
+    def _enabled(self, node: Located | None) -> bool:
+        if node is None:
+            return True
+        if not isinstance(node.scalar, bool):
+            raise FrontMatterError(node.line, "enabled must be true or false")
+        return node.scalar
+
+    def _alert(self, node: Located | None) -> AlertForm:
+        if node is None:
+            return AlertForm()
+        fields = self._mapping(node, _ALERT_KEYS)
+        windows = fields.get("windows")
+        return AlertForm(
+            self._checked(fields["for"], node, "for", parse_duration) if "for" in fields else 0.0,
+            self._conditions(fields.get("when")),
+            self._conditions(fields.get("unless")),
+            tuple(self._checked(item, item, "without", str) for item in self._items(fields.get("without"))),
+            {
+                self._duration(short, windows): self._checked(inner, inner, short, parse_duration)
+                for short, inner in ((windows.entries or {}) if windows else {}).items()
+            },
+            self._checked(fields["note"], node, "note", str) if "note" in fields else "",
+        )
+
+    def _duration(self, text: str, node: Located | None) -> float:
+        try:
+            return parse_duration(text)
+        except ValueError as error:
+            raise FrontMatterError(node.line if node else 1, str(error)) from error
 
     def _references(self, node: Located | None, top: Located, key: str) -> tuple[Reference, ...]:
         if node is None:

@@ -24,6 +24,11 @@ def pages(rulebook: Rulebook) -> Mapping[str, str]:
     return texts
 
 
+def rendered() -> Mapping[str, str]:
+    """`pages` of the rules as they are."""
+    return pages(load_rulebook())
+
+
 def page(rule: Rule) -> str:
     """One rule's page: when it fires, then its headings, then what is said and proposed for each cause."""
     blocks = [
@@ -40,7 +45,27 @@ def page(rule: Rule) -> str:
     blocks += ["## Causes it tells apart", _causes(rule)]
     if rule.needs:
         blocks += ["## When it cannot be judged", _list([need.why for need in rule.needs])]
+    blocks += _alert(rule)
     return "\n\n".join(blocks) + "\n"
+
+
+def _alert(rule: Rule) -> list[str]:
+    """What differs in Prometheus."""
+    form, lines = rule.alert, []
+    if not rule.enabled:
+        lines.append("It is off unless `rules:` in the settings switches it on, here and there.")
+    if form.for_seconds:
+        lines.append(f"It must have held for {human_duration(form.for_seconds)}.")
+    lines += [f"Besides, `{condition.text}`." for condition in form.when]
+    lines += [f"Not when `{condition.text}`." for condition in form.unless]
+    lines += [f"Not asked there: `{text}`." for text in form.without]
+    lines += [
+        f"Where it says {human_duration(short)} here, it is {human_duration(long)} there."
+        for short, long in form.windows.items()
+    ]
+    if form.note:
+        lines.append(" ".join(form.note.split()))
+    return ["## As an alert of Prometheus", _list(lines)] if lines else []
 
 
 def _index(rulebook: Rulebook) -> str:

@@ -72,6 +72,27 @@ FACTS: tuple[Quantity, ...] = (
         ("BACKEND", "OTHER", "REJECTED"),
     ),
     _fact("ready_versions", _M, Unit.COUNT, "versions of the model that are READY on any replica"),
+    _fact("ready_here", _M, Unit.COUNT, "versions of the model that are READY on this server"),
+    _fact(
+        "ready_before", _M, Unit.NONE, "1 if a version of it was READY on this server within the last hour"
+    ),
+    _fact(
+        "requests_before",
+        _M,
+        Unit.REQUESTS,
+        "requests to the model within the last hour, on all its replicas",
+    ),
+    _fact("loading_seconds", _M, Unit.SECONDS, "how long it has been LOADING; only while it is"),
+    _fact("load_seconds", _M, Unit.SECONDS, "how long its last load took, by Triton 2.52 and later"),
+    _fact(
+        "requests_per_delay",
+        _M,
+        Unit.NONE,
+        "requests that arrive while the batcher holds one back for others",
+    ),
+    _fact(
+        "config_changed", _M, Unit.NONE, "1 if instances or largest batch changed; known to Prometheus only"
+    ),
     _fact("max_batch_size", _M, Unit.COUNT, "from the effective config; 0 = the model takes no batches"),
     _fact("dynamic_batching", _M, Unit.NONE, "1 if the config has a dynamic_batching section"),
     _fact("max_queue_delay_us", _M, Unit.US, "max_queue_delay_microseconds of the dynamic batcher"),
@@ -80,6 +101,8 @@ FACTS: tuple[Quantity, ...] = (
     _fact("successes_since_load", _M, Unit.REQUESTS, "the success counter as it stands"),
     _fact("request_us_mean_since_load", _M, Unit.US, "request duration over successes, as they stand"),
     _fact("answering", _S, Unit.NONE, "1 if any source of the server answered its last reading"),
+    _fact("http_answering", _S, Unit.NONE, "1 if its HTTP API answered when last asked"),
+    _fact("index_read", _S, Unit.NONE, "1 if its repository index could be read last"),
     _fact(
         "silent_seconds",
         _S,

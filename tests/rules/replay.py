@@ -13,10 +13,9 @@ from history.inventory import Inventory
 from history.ring import Ring
 from signals.evaluate import evaluate
 from telemetry.errors import Unreachable
-from telemetry.facts import IndexEntry, ModelState
 from telemetry.identity import Server
-from telemetry.scrape import Samples, Scrape, Series, Source
-from tests.rules.series import START, Scenario
+from telemetry.scrape import Samples, Scrape, Source
+from tests.rules.series import HTTP, START, UP, Scenario
 from triage.context import Context
 from triage.coverage import server_coverage
 from triage.engine import judge
@@ -24,7 +23,6 @@ from triage.finding import Finding, Judgement
 from triage.rulebook import Rulebook, load_rulebook
 from triage.verdict import Verdict, verdict
 
-_UP = Series("up", ())
 _FROM_STATISTICS = "tritonscope_"
 
 
@@ -38,7 +36,7 @@ class Replay:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.servers = [
+        self.servers = self.all_servers = [
             Server(name, None, None, workload=self.scenario.workload) for name in self.scenario.series
         ]
 
@@ -46,6 +44,7 @@ class Replay:
         """Plays every tick; yields its time in seconds from 0."""
         for tick in range(self.scenario.ticks):
             self.seconds = tick * self.scenario.interval_seconds
+            self.servers = [server for server in self.all_servers if self.scenario.listed(server.id, tick)]
             for server in self.servers:
                 self._read(server.id, tick)
             yield self.seconds
@@ -63,6 +62,7 @@ class Replay:
             now=now,
             interval_seconds=self.scenario.interval_seconds,
             history_from=span[0] if span else None,
+            choices=self.scenario.choices,
         )
 
     def judge(self) -> tuple[Judgement, Verdict]:
@@ -74,15 +74,21 @@ class Replay:
     def _read(self, server: str, tick: int) -> None:
         rows = self.scenario.series[server]
         at = START + tick * self.scenario.interval_seconds
-        if _UP in rows and (tick >= len(rows[_UP]) or not rows[_UP][tick]):
+        if UP in rows and (tick >= len(rows[UP]) or not rows[UP][tick]):
             error = Unreachable(f"{server}:8000 is not reachable: connection refused")
-            for source in (Source.METRICS, Source.INDEX):
+            asked = (Source.METRICS, Source.INDEX) if server in self.scenario.indexes else (Source.METRICS,)
+            for source in asked:
                 self.ring.accept(Scrape(server, source, at, 0.001, error=error))
             return
+        http = HTTP not in rows or (tick < len(rows[HTTP]) and bool(rows[HTTP][tick]))
+        if not http:
+            error = Unreachable(f"{server}:8000 is not reachable: connection refused")
+            for source in (Source.STATISTICS, Source.INDEX):
+                self.ring.accept(Scrape(server, source, at, 0.001, error=error))
         values = {
             series: column[tick]
             for series, column in rows.items()
-            if series != _UP and tick < len(column) and column[tick] is not None
+            if series not in (UP, HTTP) and tick < len(column) and column[tick] is not None
         }
         for source, wanted in ((Source.METRICS, False), (Source.STATISTICS, True)):
             chosen = {
@@ -91,17 +97,14 @@ class Replay:
                 if series.name.startswith(_FROM_STATISTICS) is wanted
             }
             samples = Samples(tuple(chosen), np.array(list(chosen.values()), dtype=np.float64))
-            if chosen or source is Source.METRICS:
+            if source is Source.METRICS or (chosen and http):
                 self.ring.accept(Scrape(server, source, at, 0.001, samples))
-        self._read_repository(server, tick, at)
+        if http:
+            self._read_repository(server, tick, at)
 
     def _read_repository(self, server: str, tick: int, at: float) -> None:
-        entries = tuple(
-            IndexEntry(*_named(key), ModelState(states[tick][0]), states[tick][1])
-            for key, states in self.scenario.index.items()
-            if tick < len(states) and states[tick][0] != "_"
-        )
-        if self.scenario.index:
+        entries = self.scenario.index_at(server, tick)
+        if entries is not None:
             scrape = Scrape(server, Source.INDEX, at, 0.001, index_samples(entries), entries)
             self.ring.accept(scrape)
         if self.scenario.configs and tick == 0:
@@ -115,11 +118,6 @@ def described(finding: Finding) -> str:
     """`Rule severity subject`, the form scenarios use."""
     subject = finding.model.label() if finding.model else finding.server
     return f"{finding.rule} {finding.severity.value} {subject}"
-
-
-def _named(key: str) -> tuple[str, str]:
-    name, _, version = key.partition("/")
-    return name, version
 
 
 def _clock(at: float) -> str:

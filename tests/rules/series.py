@@ -2,26 +2,35 @@
 
 `100+2x10` is 100, 102, ... 120 (eleven values), `3x10` the value 3 eleven times, `_` a missing value and
 `_x5` five of them. A series not mentioned at a tick is absent from that tick's answer. The series `up` is 1
-where the server answered and 0 where it did not (then nothing else of that tick exists).
+where the server answered and 0 where it did not (then nothing else of that tick exists), and missing where
+service discovery does not list the server; `http` says the
+same of its HTTP API alone.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from telemetry.facts import IndexEntry, ModelState
+from telemetry.rule_choice import RuleChoice
 from telemetry.scrape import Series
-from triage.conditions import parse_duration
+from triage.durations import parse_duration
 
 _SERIES = re.compile(r"^(?P<name>[A-Za-z_:][A-Za-z0-9_:]*)(?:\{(?P<labels>.*)\})?$")
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 _STEP = re.compile(r"^(?P<start>-?\d+(?:\.\d+)?)(?:(?P<step>[+-]\d+(?:\.\d+)?))?(?:x(?P<count>\d+))?$")
 _GAP = re.compile(r"^_(?:x(?P<count>\d+))?$")
+
+UP = Series("up", ())
+"""1 where the server answered, 0 where it did not."""
+HTTP = Series("http", ())
+"""1 where its HTTP API answered, 0 where only its metrics page did."""
 
 START = 1_800_000_000.0
 """Unix time of tick 0 of every scenario."""
@@ -53,7 +62,8 @@ def series_of(text: str) -> Series:
 class Expectation:
     """What must be said at `at_seconds`; findings as `Rule severity subject`, in order of harm.
 
-    `sentences` are those of the first findings, `follows` what is folded under the first one.
+    `sentences` are those of the first findings, `follows` what is folded under the first one. `alerts` is
+    what fires in Prometheus a reading or two later, or at `alerts_at_seconds`.
     """
 
     at_seconds: float
@@ -63,33 +73,67 @@ class Expectation:
     since_seconds: float | None
     verdict: str | None
     unjudged: tuple[str, ...] | None
+    alerts: tuple[str, ...]
+    alerts_at_seconds: float | None
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One situation: series by tick, the index and configs beside them, and what must be found."""
+    """One situation: series by tick, the index and configs beside them, and what must be found.
+
+    `indexes` are the states by server. `app_only` says why Prometheus cannot be asked, "" where it can.
+    """
 
     name: str
     interval_seconds: float
     series: Mapping[str, Mapping[Series, Sequence[float | None]]]
-    index: Mapping[str, Sequence[tuple[str, str]]]
+    indexes: Mapping[str, Mapping[str, Sequence[tuple[str, str]]]]
     configs: Mapping[str, Mapping[str, Any]]
     workload: str
     window_seconds: float
     expect: tuple[Expectation, ...]
     quiet: bool
+    app_only: str
+    choices: Mapping[str, RuleChoice] = field(default_factory=dict)
+
+    @property
+    def has_exporter(self) -> bool:
+        """True if there is anything that only the exporter tells Prometheus."""
+        names = (series for rows in self.series.values() for series in rows)
+        ours = any(series.name.startswith("tritonscope_") or series == HTTP for series in names)
+        return ours or bool(self.indexes or self.configs)
 
     @property
     def ticks(self) -> int:
         """Number of readings."""
         lengths = [len(values) for rows in self.series.values() for values in rows.values()]
-        return max([*lengths, *(len(states) for states in self.index.values())])
+        states = [len(column) for index in self.indexes.values() for column in index.values()]
+        return max([*lengths, *states])
+
+    def listed(self, server: str, tick: int) -> bool:
+        """True if there is such a server at the time: where `up` is missing it is not listed (any more)."""
+        up = self.series[server].get(UP)
+        return up is None or (tick < len(up) and up[tick] is not None)
+
+    def index_at(self, server: str, tick: int) -> tuple[IndexEntry, ...] | None:
+        """The repository index as the server tells it, None if it is not asked."""
+        if server not in self.indexes:
+            return None
+        return tuple(
+            IndexEntry(*_named(key), ModelState(states[tick][0]), states[tick][1])
+            for key, states in self.indexes[server].items()
+            if tick < len(states) and states[tick][0] != "_"
+        )
 
 
 def load_scenarios(path: Path) -> list[Scenario]:
     """Every scenario of one file."""
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return [_scenario(row, parse_duration(data["interval"])) for row in data["scenarios"]]
+    choices = {name: RuleChoice(name, True) for name in data.get("enable", ())}
+    return [
+        replace(_scenario(row, parse_duration(data["interval"])), choices=choices)
+        for row in data["scenarios"]
+    ]
 
 
 def _scenario(row: Mapping[str, Any], interval_seconds: float) -> Scenario:
@@ -103,13 +147,31 @@ def _scenario(row: Mapping[str, Any], interval_seconds: float) -> Scenario:
         name=row["name"],
         interval_seconds=parse_duration(row["interval"]) if "interval" in row else interval_seconds,
         series=servers or {"saved": {}},
-        index={key: _states(states) for key, states in row.get("index", {}).items()},
+        indexes=_indexes(row.get("index", {}), list(servers) or ["saved"]),
         configs=row.get("configs", {}),
         workload=row.get("workload", ""),
         window_seconds=parse_duration(row.get("window", "1m")),
         expect=tuple(_expectation(one) for one in row.get("expect", ())),
         quiet=bool(row.get("quiet", False)),
+        app_only=row.get("app_only", ""),
     )
+
+
+def _indexes(
+    rows: Mapping[str, Any], servers: Sequence[str]
+) -> dict[str, dict[str, Sequence[tuple[str, str]]]]:
+    """States by server; a key is `model/version`, or `server@model/version` for one server only."""
+    found: dict[str, dict[str, Sequence[tuple[str, str]]]] = {}
+    for key, states in rows.items():
+        server, at, name = key.rpartition("@")
+        for one in [server] if at else servers:
+            found.setdefault(one, {})[name] = _states(states)
+    return found
+
+
+def _named(key: str) -> tuple[str, str]:
+    name, _, version = key.partition("/")
+    return name, version
 
 
 def _states(rows: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
@@ -129,4 +191,7 @@ def _expectation(row: Mapping[str, Any]) -> Expectation:
         parse_duration(row["since"]) if "since" in row else None,
         row.get("verdict"),
         tuple(row["unjudged"]) if "unjudged" in row else None,
+        # Alerts are not folded: what follows from a finding fires as well.
+        tuple(row.get("alerts", (*row["findings"], *row.get("follows", ())))),
+        parse_duration(row["alerts_at"]) if "alerts_at" in row else None,
     )

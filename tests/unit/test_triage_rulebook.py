@@ -8,7 +8,8 @@ import pytest
 
 from telemetry.errors import SettingsError
 from telemetry.units import Unit
-from triage.conditions import parse_condition, parse_duration
+from triage.conditions import parse_condition
+from triage.durations import parse_duration
 from triage.finding import Severity
 from triage.rulebook import HEADINGS, load_rulebook, parse_rule
 from triage.runbooks import FOLDER, pages

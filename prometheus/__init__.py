@@ -1,0 +1,1 @@
+"""Alert and recording rules for Prometheus, generated from `signals/` and `triage/rules/`."""

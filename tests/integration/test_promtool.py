@@ -1,0 +1,127 @@
+"""promtool, with every scenario that the app's engine replays: both find the same, at any scrape interval."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from prometheus.builder import FOLDER
+from prometheus.parameters import Parameters
+from telemetry.rule_choice import RuleChoice
+from tests.prometheus_server import PROMTOOL
+from tests.rules.promtool import (
+    OPERATOR,
+    Case,
+    Relabel,
+    agreeing,
+    agreement,
+    foreign,
+    operated,
+    plain,
+    quietly,
+    run,
+    slowed,
+)
+from tests.rules.series import Scenario, load_scenarios
+from triage.rulebook import load_rulebook
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+
+SCENARIOS = Path(__file__).parents[1] / "rules"
+FILES = sorted(SCENARIOS.glob("*.yaml"))
+RULES = [rule.name for rule in load_rulebook().rules]
+SLOW_SECONDS = 60.0
+
+
+def asked(path: Path) -> list[Scenario]:
+    """The scenarios of a file that Prometheus can be asked about."""
+    return [scenario for scenario in load_scenarios(path) if not scenario.app_only]
+
+
+def firing(path: Path) -> list[Scenario]:
+    """Those in which the rule the file is called after fires."""
+    return [
+        scenario
+        for scenario in asked(path)
+        if any(alert.startswith(f"{path.stem} ") for one in scenario.expect for alert in one.alerts)
+    ]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_prometheus_finds_what_the_app_finds_and_nothing_else(path: Path, tmp_path: Path) -> None:
+    scenarios = asked(path)
+    for number, parameters in enumerate(dict.fromkeys(map(_hashable, scenarios))):
+        same = [scenario for scenario in scenarios if _hashable(scenario) == parameters]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        told = run(folder, agreeing(same[0]), [agreement(one) for one in same], same[0].interval_seconds)
+        assert told == ""
+
+
+def _hashable(scenario: Scenario) -> tuple[float, float]:
+    return scenario.interval_seconds, scenario.window_seconds
+
+
+@pytest.mark.parametrize(
+    ("parameters", "relabel"),
+    [(Parameters(), plain), (Parameters(), foreign), (OPERATOR, operated)],
+    ids=["our labels", "an operator's labels on top", "an operator's labels in the way of ours"],
+)
+def test_every_rule_fires_with_a_scrape_a_minute(
+    parameters: Parameters, relabel: Relabel, tmp_path: Path
+) -> None:
+    cases: list[Case] = []
+    for path in FILES:
+        cases += [slowed(scenario, SLOW_SECONDS, path.stem, relabel) for scenario in firing(path)]
+    fired = Counter(case.name.split(":")[0] for case in cases)
+    print(f"\n{len(fired)} rules fire in {len(cases)} scenarios with a scrape a minute")
+    switched_on = {rule.name: RuleChoice(rule.name, True) for rule in load_rulebook().rules}
+    assert run(tmp_path, replace(parameters, choices=switched_on), cases, SLOW_SECONDS) == ""
+    assert set(fired) >= set(RULES) - BY_OBJECTIVE
+
+
+BY_OBJECTIVE = {"SloErrorsBurn", "SloLatencyBurn"}
+
+
+def test_the_committed_rules_stay_quiet_where_nothing_is_wrong(tmp_path: Path) -> None:
+    """At their own windows and waiting times, scraped every 15 s."""
+    quiet = [
+        quietly(scenario)
+        for path in FILES
+        for scenario in asked(path)
+        if scenario.quiet and scenario.interval_seconds == 15.0
+    ]
+    print(f"\n{len(quiet)} situations in which the committed rules say nothing")
+    assert len(quiet) >= 20
+    assert run(tmp_path, Parameters(), quiet, 15.0) == ""
+
+
+def test_promtool_accepts_the_committed_rules() -> None:
+    answer = subprocess.run(
+        [str(PROMTOOL), "check", "rules", *map(str, sorted(FOLDER.glob("*.yml")))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    counted = re.findall(r"SUCCESS: (\d+) rules found", answer.stdout)
+    scenarios = sum(len(load_scenarios(path)) for path in FILES)
+    print(
+        f"\n{sum(map(int, counted))} rules in Prometheus from {len(RULES)} rule files, {scenarios} scenarios"
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "duplicate" not in answer.stdout
+    assert sum(map(int, counted)) >= 30
+
+
+def test_a_scenario_that_expects_the_wrong_thing_fails(tmp_path: Path) -> None:
+    """The comparison can fail: an alert too many, and one that does not come."""
+    [hung] = [one for one in asked(SCENARIOS / "ModelHung.yaml") if one.name.startswith("works, then hangs")]
+    for wrong in ((), ("ModelHung page bravo v1",)):
+        expect = tuple(replace(one, alerts=wrong) for one in hung.expect[-1:])
+        told = run(tmp_path, agreeing(hung), [agreement(replace(hung, expect=expect))], 2.0)
+        assert 'alertname="ModelHung", model="alpha", severity="page"' in told
