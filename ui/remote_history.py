@@ -63,7 +63,12 @@ def honest(spec: Spec) -> Spec:
         return spec
     if status.error:
         return replace(spec, empty="Prometheus is silent, and this app has not watched for so long.")
-    return replace(spec, empty="Asking Prometheus …") if status.pending else spec
+    if status.pending:
+        return replace(spec, empty="Asking Prometheus …")
+    if not spec.time:
+        return replace(spec, empty="Prometheus has no batch sizes of this time: the exporter publishes them "
+                                   "with --raw-batch-sizes.")  # fmt: skip
+    return spec
 
 
 def line() -> Html | None:

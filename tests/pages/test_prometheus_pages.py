@@ -127,6 +127,7 @@ def test_a_long_range_is_drawn_from_prometheus(far: Runtime, open_page: Callable
     header = page.charts["Throughput and failures"]
     assert b'"empty":""' in header
     start, end = json.loads(header[4 : 4 + int.from_bytes(header[:4], "little")])["range"]
+    assert b"Prometheus has no batch sizes of this time" in page.charts["histogram"]
     assert 7 * 86400 <= end - start <= 7 * 86400 + 3600 and time.time() - end < 301
 
 
