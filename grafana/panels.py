@@ -17,6 +17,8 @@ from grafana.grafana_units import GRAFANA_UNIT
 from telemetry.units import Unit
 
 DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
+POINTS, TILE_POINTS = 200, 60
+"""Most points of a line: what Prometheus has to do grows with them, and a pixel each is too many."""
 GREEN, AMBER, RED, GREY = "green", "orange", "red", "text"
 """Status; never without a word or a number beside it."""
 
@@ -65,7 +67,7 @@ def lines(
     about: About, queries: Sequence[Query], *, stacked: bool = False, colours: Mapping[str, str] | None = None
 ) -> Drawn:
     """A chart over time; the legend is sorted by the last value."""
-    builder = timeseries.Panel().line_width(1).fill_opacity(60 if stacked else 8)
+    builder = timeseries.Panel().max_data_points(POINTS).line_width(1).fill_opacity(60 if stacked else 8)
     builder = builder.show_points(common.VisibilityMode.NEVER).axis_soft_min(0)
     legend = common_builders.VizLegendOptions().show_legend(True).calcs(["lastNotNull", "max"])
     legend = legend.display_mode(common.LegendDisplayMode.TABLE).placement(common.LegendPlacement.BOTTOM)
@@ -85,8 +87,7 @@ def tile(about: About, query: Query, steps: Sequence[tuple[float, str]] = ()) ->
     builder = stat.Panel().graph_mode(common.BigValueGraphMode.AREA)
     colour = common.BigValueColorMode.VALUE if steps else common.BigValueColorMode.NONE
     builder = builder.color_mode(colour).reduce_options(_last()).thresholds(_thresholds(steps))
-    # The course behind a number is small: a quarter of the points costs Prometheus a quarter of the work.
-    builder = builder.max_data_points(60)
+    builder = builder.max_data_points(TILE_POINTS)
     return _finished(builder.build(), about, [query])
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from history.protocol import By, Reduce
 from signals.evaluation import GPU, MODEL, SERVER, Dialect, Expression
-from signals.expression import Gauge, Only, OverModels, Ratio
+from signals.expression import Gauge, Only, OverModels, Ratio, Share
 from signals.parts import own_work, queued_by_triton
 from telemetry.units import Unit
 
@@ -59,6 +59,9 @@ class Definition:
         dialect, names = dialect or Dialect(), ", ".join(by)
         if self.level is Level.GPU or _is_largest(self.expression):
             return f"max by ({names}) ({self.expression.promql(dialect)})"
+        if isinstance(self.expression, Share):
+            parts = self.expression.part_and_rest
+            return Share.text(*(f"sum by ({names}) ({one.promql(dialect)})" for one in parts))
         if isinstance(self.expression, Ratio):
             above, below = (one.promql(dialect) for one in (self.expression.above, self.expression.below))
             return f"(sum by ({names}) ({above}) / (sum by ({names}) ({below}) > 0))"

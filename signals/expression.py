@@ -203,6 +203,29 @@ class Ratio(Expression):
         return f"({self.above.promql(dialect)} /{match} ({self.below.promql(dialect)} > 0))"
 
 
+class Share(Ratio):
+    """What part makes of part and rest together: `Share.of(part, rest)`."""
+
+    @classmethod
+    def of(cls, part: Expression, rest: Expression) -> Share:
+        """part / (rest + part)."""
+        return cls(part, Sum(rest, part))
+
+    def promql(self, dialect: Dialect) -> str:
+        """See `text`."""
+        return self.text(*(one.promql(dialect) for one in self.part_and_rest))
+
+    @property
+    def part_and_rest(self) -> tuple[Expression, Expression]:
+        """Both, as they were given."""
+        return self.above, self.below.one if isinstance(self.below, Sum) else self.below
+
+    @staticmethod
+    def text(part: str, rest: str) -> str:
+        """`(1 / (1 + rest / (part > 0)) or 0 * (rest > 0))`: the part, often long, stands here once."""
+        return f"(1 / (1 + {rest} / ({part} > 0)) or 0 * ({rest} > 0))"
+
+
 @dataclass(frozen=True, slots=True)
 class OrElse(Expression):
     """The first expression, and the second where the first has no value, matched on `on` (default: all)."""

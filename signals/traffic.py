@@ -8,8 +8,7 @@ from signals.expression import (
     OrElse,
     OverModels,
     Rate,
-    Ratio,
-    Sum,
+    Share,
 )
 from signals.parts import (
     FAILURE,
@@ -72,8 +71,8 @@ def _traffic() -> tuple[Definition, ...]:
             Unit.RATIO,
             "Failed",
             "failures / (successes + failures)",
-            Ratio(failed, Sum(served, failed)),
-            Ratio(client_failed, Sum(client_served, client_failed)),
+            Share.of(failed, served),
+            Share.of(client_failed, client_served),
         ),
         Definition(
             "failures_per_second",
