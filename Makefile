@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 PACKAGES := telemetry collectors control history signals triage experiments charts sandbox grafana prometheus
 TYPED := $(PACKAGES) settings.py runtime.py server.py app.py
 PYTEST := $(BIN)/python -m pytest
+PROMTOOL := .tools/prometheus/usr/bin/promtool
 
 .PHONY: help
 help: ## This list
@@ -31,12 +32,14 @@ test: setup $(VENV)/.browser .tools/prometheus/.ready ## Run every test: unit, p
 	$(PYTEST) tests/e2e
 
 .PHONY: check
-check: $(VENV)/.ready ## Format, lint, types, import directions, generated files
+check: $(VENV)/.ready .tools/prometheus/.ready ## Format, lint, types, import directions, generated files, promtool
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m tools.generated --check
+	$(PROMTOOL) check rules prometheus/rules/*.yml
+	$(PROMTOOL) check config --syntax-only prometheus/prometheus.yml
 
 .PHONY: generate
 generate: $(VENV)/.ready ## Rewrite every generated file (signal reference, settings reference, runbooks)
@@ -45,6 +48,10 @@ generate: $(VENV)/.ready ## Rewrite every generated file (signal reference, sett
 .PHONY: rules
 rules: $(VENV)/.ready ## Rewrite prometheus/rules/ from signals/ and triage/rules/
 	$(BIN)/python -m prometheus.builder
+
+.PHONY: boards
+boards: $(VENV)/.ready ## Rewrite grafana/dashboards/ from signals/ and grafana/board_*.py
+	$(BIN)/python -m grafana
 
 .PHONY: format
 format: $(VENV)/.ready ## Format the code and fix what can be fixed
