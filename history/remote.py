@@ -216,7 +216,9 @@ class Remote:
                 _LOG.exception("reading servers through Prometheus failed")
 
     def _round(self) -> None:
-        if self._discovered_at is None or self._error or time.time() - self._discovered_at > DISCOVER_SECONDS:
+        # A Prometheus that has just started knows its first servers a scrape later.
+        due = self._discovered_at is None or time.time() - self._discovered_at > DISCOVER_SECONDS
+        if due or self._error or not self._targets.targets:
             self._discover(self.api.endpoint.timeout_seconds)
         for server in list(self._feeds):
             if self._error or self._ended.is_set():

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -25,18 +21,16 @@ from history.protocol import Grid
 from history.ring import Ring
 from runtime import Runtime
 from sandbox import Sandbox
-from settings import load_settings
 from signals.definition import Definition, Level
 from signals.definitions import DEFINITIONS
 from signals.facts import SignalFacts
-from signals.fleet import Fleet
-from telemetry.facts import ModelState
 from telemetry.identity import ModelKey, Server
 from telemetry.prometheus_endpoint import PrometheusEndpoint
 from telemetry.scrape import Source
 from tests.integration.conftest import Until
 from tests.parity import differences, of_history, traffic
-from tests.prometheus_server import PrometheusServer, TextPage
+from tests.prometheus_jobs import configured, job, runtime_with
+from tests.prometheus_server import PrometheusServer
 
 pytestmark = pytest.mark.integration
 
@@ -47,31 +41,6 @@ FACTS = SignalFacts(
     ensemble_version={("sandbox", "ensemble_pipeline"): "1"},
 )
 RAW_ONLY = [row for row in DEFINITIONS if "tritonscope_" not in repr(row.expression)]
-
-
-def configured(folder: Path, jobs: list[dict[str, Any]], every: str = "1s") -> PrometheusServer:
-    """A Prometheus with these scrape jobs."""
-    server = PrometheusServer(folder, {})
-    settings = {"global": {"scrape_interval": every, "scrape_timeout": every}, "scrape_configs": jobs}
-    (folder / "prometheus.yml").write_text(json.dumps(settings), encoding="utf-8")
-    return server
-
-
-def job(name: str, address: str, **labels: str) -> dict[str, Any]:
-    parts = urlsplit(address)
-    return {
-        "job_name": name,
-        "metrics_path": parts.path,
-        "static_configs": [{"targets": [parts.netloc], "labels": labels}],
-    }
-
-
-def runtime_with(
-    prometheus: str | None, *, servers: tuple[Server, ...] = (), window_seconds: float = 60.0
-) -> Runtime:
-    environ = {} if prometheus is None else {"TRITONSCOPE_PROMETHEUS_URL": prometheus}
-    wanted = {"servers": servers, "live_window_seconds": window_seconds}
-    return Runtime(load_settings(environ, None).model_copy(update=wanted))
 
 
 @pytest.fixture(scope="module")
@@ -278,128 +247,3 @@ def test_with_prometheus_gone_the_app_goes_on_live(triton: Sandbox, tmp_path: Pa
         assert process.verdict(process.judgement()).level.value != "unknown"
     finally:
         process.stop()
-
-
-# ---- a fleet
-
-
-def page_of(slow: float) -> Callable[[], str]:
-    """A Triton that answers 50 requests a second since its start, in 1 ms each times `slow`."""
-    began = time.monotonic()
-
-    def text() -> str:
-        count = 1000 + 50 * (time.monotonic() - began)
-        rows = {
-            "request_success": count,
-            "request_failure": 0,
-            "count": count,
-            "exec_count": count,
-            "request_duration_us": count * 1000 * slow,
-            "queue_duration_us": count * 100,
-        }
-        labels = '{model="m",version="1"}'
-        return "".join(f"nv_inference_{name}{labels} {value:.3f}\n" for name, value in rows.items())
-
-    return text
-
-
-def test_the_odd_one_of_a_fleet_is_found_through_prometheus(tmp_path: Path, until: Until) -> None:
-    pages = [TextPage(page_of(slow)) for slow in (1.0, 1.02, 0.99, 3.0)]
-    jobs = []
-    for page in pages:
-        page.__enter__()
-    try:
-        for number, page in enumerate(pages):
-            target = job("triton", page.url, instance=f"t{number}:8002", workload="search")
-            jobs.append(target["static_configs"][0])
-        with configured(tmp_path, [{**job("triton", pages[0].url), "static_configs": jobs}]) as prometheus:
-            until(prometheus.ready, 30.0)
-            process = runtime_with(prometheus.url)
-            until(lambda: len(prometheus.query("nv_inference_count", time.time())) == 4, 20.0)
-            process.start()
-            try:
-                assert [server.id for server in process.servers] == [f"t{number}:8002" for number in range(4)]
-
-                def found() -> Fleet | None:
-                    fleet = process.fleet(deadline=time.monotonic() + 3)
-                    return fleet if fleet.odd else None
-
-                process_fleet = until(found, 90.0)
-            finally:
-                process.stop()
-    finally:
-        for page in pages:
-            page.__exit__(None, None, None)
-    assert process_fleet is not None
-    assert process_fleet.workloads == {"search": tuple(f"t{number}:8002" for number in range(4))}
-    (odd,) = process_fleet.odd
-    assert (odd.key.server, odd.signal, odd.siblings) == ("t3:8002", "request_us_mean", 3)
-    assert odd.value == pytest.approx(3000, rel=0.01) and odd.median == pytest.approx(1000, rel=0.01)
-
-
-def test_a_server_that_prometheus_cannot_scrape_is_down_and_only_then(tmp_path: Path, until: Until) -> None:
-    with TextPage(page_of(1.0)) as page:
-        prometheus = configured(tmp_path, [job("triton", page.url, instance="t0:8002")])
-        with prometheus:
-            until(prometheus.ready, 30.0)
-            until(lambda: len(prometheus.query("nv_inference_count", time.time())) == 1, 20.0)
-            process = runtime_with(prometheus.url)
-            process.start()
-            try:
-                assert process.coverage()[0].answering
-                stopped = threading.Thread(target=page.__exit__, args=(None, None, None))
-                stopped.start()
-                stopped.join()
-                down = until(lambda: one if not (one := process.coverage()[0]).answering else None, 30.0)
-                assert down is not None
-                assert "could not scrape t0:8002" in down.sentence
-            finally:
-                process.stop()
-
-
-def test_states_and_facts_come_from_the_exporter_where_there_is_one(
-    triton: Sandbox, tmp_path: Path, until: Until
-) -> None:
-    from tests.integration.test_exporter import Exporter
-
-    exporter = Exporter(
-        tmp_path,
-        [{"id": "s", "url": triton.http_url, "metrics_url": triton.metrics_url}],
-        "--raw-batch-sizes",
-    )
-    instance = urlsplit(triton.metrics_url).netloc
-    try:
-        probe = {
-            **job("exporter", f"{exporter.url}/probe"),
-            "honor_labels": True,
-            "params": {"target": ["s"]},
-        }
-        jobs = [job("triton", triton.metrics_url), probe]
-        with configured(tmp_path, jobs, "2s") as prometheus, traffic(triton.http_url, RATES):
-            until(prometheus.ready, 30.0)
-            until(lambda: len(prometheus.query("tritonscope_model_instances", time.time())) > 3, 60.0)
-            process = runtime_with(prometheus.url)
-            process.start()
-            try:
-                assert [server.id for server in process.servers] == [instance]
-                facts = process.inventory().get(ModelKey(instance, STEADY, "1"))
-                assert facts is not None and facts.state is ModelState.READY
-                assert facts.config is not None and facts.config.max_batch_size == 16
-                assert facts.config.raw == {} and facts.instance_count == 1
-                ensemble = process.inventory().get(ModelKey(instance, "ensemble_pipeline", "1"))
-                assert ensemble is not None and ensemble.ensemble and ensemble.config is not None
-                assert set(ensemble.config.step_uses) == {"resnet18", "label_head"}
-
-                def busy() -> bool:
-                    rows = [row for row in process.report().models if row.key.name == STEADY]
-                    value = rows[0].signals.number("instance_busy_ratio") if rows else None
-                    return value is not None and value > 0
-
-                until(busy, 30.0)
-                (coverage,) = process.coverage()
-                assert coverage.version == "2.51.0"
-            finally:
-                process.stop()
-    finally:
-        exporter.process.terminate()
-        exporter.process.wait(10)
