@@ -1,4 +1,4 @@
-"""Through a real Prometheus alone: a fleet with an odd replica, a server that is down, facts of an exporter."""
+"""Through a real Prometheus alone: an odd replica of a fleet, a server that is down, facts of an exporter."""
 
 from __future__ import annotations
 
