@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collectors.config import ConfigCollector, ready_models
+from collectors.exporter_families import instance_of
 from collectors.plan import jobs_for
 from collectors.poller import Job, Poller
 from control.actions import Record
@@ -240,6 +241,8 @@ class Runtime:
             now=time.time(),
             interval_seconds=self.interval_seconds(),
             history_from=span[0] if span is not None else None,
+            choices=self.settings.rules,
+            objectives=self.settings.slo,
         )
 
     def _current_moment(self) -> Moment:
@@ -262,6 +265,13 @@ class Runtime:
         return time.time()
 
     # ---- who is who
+
+    def server_called(self, name: str | None) -> str | None:
+        """Id of the watched server of that id, `instance` or pod; None if there is none."""
+        for server in self.servers:
+            if name in (server.id, instance_of(server), dict(server.match).get("pod", server.id)):
+                return server.id
+        return None
 
     def is_sandbox(self, server_id: str) -> bool:
         """True if `GET /v2` last answered with the random id this run gave its own tritonserver."""

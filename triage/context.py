@@ -13,6 +13,7 @@ from signals.facts import SignalFacts
 from signals.report import ModelSignals, Report, ServerSignals
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey
+from telemetry.objective import Objective
 from telemetry.reasons import reason_class, reason_line
 from telemetry.rule_choice import RuleChoice
 from telemetry.scrape import Source
@@ -52,7 +53,8 @@ class Context:
 
     `now` unix seconds of the judgement (ages count to it), `report.at` the time of the figures.
     `interval_seconds` between two readings. `history_from` unix seconds of the oldest reading, None if
-    there is none. `choices` is what the settings say about rules, by name.
+    there is none. `choices` is what the settings say about rules, by name, `objectives`
+    the service level objectives they name.
     """
 
     report: Report
@@ -63,6 +65,7 @@ class Context:
     interval_seconds: float
     history_from: float | None
     choices: Mapping[str, RuleChoice] = field(default_factory=dict)
+    objectives: tuple[Objective, ...] = ()
 
     @cached_property
     def facts_of(self) -> Mapping[ModelKey, ModelFacts]:

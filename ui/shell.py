@@ -31,6 +31,9 @@ def main() -> None:
     row = rows[pages.index(page)]
     st.set_page_config(page_title=f"{row.title} · Tritonscope")
     address.read(row.address, (*filters.KEYS, *row.keys))
+    # Links of alerts and boards name a server as Prometheus does.
+    if named := runtime.current().server_called(st.session_state.get("server")):
+        st.session_state["server"] = named
     remote_history.open_linked()
     with st.sidebar:
         above_the_filters = st.container()
