@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from prometheus import slo
 from prometheus.alerts import alert_row, alerts
 from prometheus.parameters import Parameters
 from prometheus.recordings import Recordings
@@ -49,7 +50,8 @@ def groups(rulebook: Rulebook, parameters: Parameters) -> list[dict[str, Any]]:
     """The groups of rules, as Prometheus reads them."""
     recordings = Recordings(parameters)
     rows = [alert_row(alert) for alert in alerts(rulebook, parameters, recordings)]
-    recorded = [{"record": one.record, "expr": one.expression} for one in recordings]
+    rows += [alert_row(alert) for alert in slo.alerts(rulebook, parameters)]
+    recorded = [one.row() for one in (*recordings, *slo.recordings(parameters))]
     return [{"name": SIGNALS_GROUP, "rules": recorded}, {"name": ALERTS_GROUP, "rules": rows}]
 
 

@@ -22,9 +22,9 @@ class Parameters:
 
     `selector` are matchers for every series, `up_selector` those by which Triton's own `up` is told from
     others. `server` may be several labels (`namespace, pod`). `workload` is only unique within
-    `workload_scope`. `team` is the label `team` of alerts whose series have none, "" for no label. `stretch`
-    False keeps the windows of the app, `longest_for_seconds` shortens how long an alert must have held: both
-    are for comparing the alerts with the app's findings.
+    `workload_scope`; its replicas differ in `replica_labels`. `team` is the label `team` of alerts whose
+    series have none, "" for no label. `stretch` False keeps the windows of the app, `longest_for_seconds`
+    shortens how long an alert must have held: both are for comparing the alerts with the app's findings.
     """
 
     selector: str = ""
@@ -36,6 +36,7 @@ class Parameters:
     workload_scope: tuple[str, ...] = ("cluster", "namespace")
     scrape_interval_seconds: float = 60.0
     window_seconds: float = 300.0
+    replica_labels: tuple[str, ...] = ("instance", "pod", "node")
     runbook_base: str = RUNBOOKS
     team: str = ""
     stretch: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prometheus.parameters import Parameters
@@ -16,10 +16,16 @@ from triage.vocabulary import EXPRESSIONS
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One recording rule: the name of the series and the expression."""
+    """One recording rule: the name of the series, the expression, and labels that are added."""
 
     record: str
     expression: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def row(self) -> dict[str, object]:
+        """As Prometheus reads it."""
+        plain: dict[str, object] = {"record": self.record, "expr": self.expression}
+        return plain | ({"labels": dict(self.labels)} if self.labels else {})
 
 
 @dataclass

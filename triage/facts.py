@@ -9,8 +9,10 @@ import numpy as np
 from history.protocol import Frame, Grid, GroupKey, Matchers
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey
+from telemetry.objective import objective_for
 from telemetry.scrape import Source
 from telemetry.units import seconds_from_us
+from triage.burn import Burn, Burns, Kind
 from triage.context import Context, Fact, failure_reason, reason_kind, reason_text, short_error
 
 _MODEL_BY = ("server", "model", "version")
@@ -19,6 +21,8 @@ _HTTP_SOURCES = (Source.STATISTICS, Source.INDEX, Source.METADATA)
 _MEMORY_SECONDS = 3600.0
 """How far back "before" reaches."""
 _STEP_SECONDS = 30.0
+SHORT_SECONDS, LONG_SECONDS = 300.0, 3600.0
+"""Windows of burn rates."""
 
 
 class Facts:
@@ -28,6 +32,7 @@ class Facts:
         self._context = context
         self._counters: dict[str, Mapping[tuple[str, ...], float]] = {}
         self._requests: dict[tuple[str, str], float] | None = None
+        self._burns: Burns | None = None
         self._were_ready: set[GroupKey] | None = None
 
     def of_model(self, name: str, key: ModelKey) -> Fact:
@@ -140,6 +145,36 @@ class Facts:
         known = [] if column is None else [value for value in column.tolist() if value == value]
         return known[-1] if known else None
 
+    def burn(self, kind: Kind, window_seconds: float, key: ModelKey) -> Burn | None:
+        """How the model's objective fares; None without one."""
+        context = self._context
+        objective = objective_for(context.objectives, key.name, context.workload(key.server))
+        if objective is None:
+            return None
+        if self._burns is None:
+            self._burns = Burns(context.history, context.signal_facts, context.report.at)
+        return self._burns.of(objective, key, kind, window_seconds)
+
+    def _burn_rate(self, kind: Kind, window_seconds: float, key: ModelKey) -> Fact:
+        found = self.burn(kind, window_seconds, key)
+        return None if found is None else found.rate
+
+    def _errors_burn_5m(self, key: ModelKey) -> Fact:
+        return self._burn_rate(Kind.ERRORS, SHORT_SECONDS, key)
+
+    def _errors_burn_1h(self, key: ModelKey) -> Fact:
+        return self._burn_rate(Kind.ERRORS, LONG_SECONDS, key)
+
+    def _latency_burn_5m(self, key: ModelKey) -> Fact:
+        return self._burn_rate(Kind.LATENCY, SHORT_SECONDS, key)
+
+    def _latency_burn_1h(self, key: ModelKey) -> Fact:
+        return self._burn_rate(Kind.LATENCY, LONG_SECONDS, key)
+
+    def _latency_source(self, key: ModelKey) -> Fact:
+        found = self.burn(Kind.LATENCY, LONG_SECONDS, key)
+        return None if found is None else found.source
+
     def _config_changed(self, key: ModelKey) -> Fact:
         """Earlier configurations are not kept in this process."""
         return None
@@ -248,6 +283,11 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "loading_seconds": Facts._loading_seconds,
     "load_seconds": Facts._load_seconds,
     "config_changed": Facts._config_changed,
+    "errors_burn_5m": Facts._errors_burn_5m,
+    "errors_burn_1h": Facts._errors_burn_1h,
+    "latency_burn_5m": Facts._latency_burn_5m,
+    "latency_burn_1h": Facts._latency_burn_1h,
+    "latency_source": Facts._latency_source,
     "requests_per_delay": Facts._requests_per_delay,
     "failing_reason": Facts._failing_reason,
     "max_batch_size": Facts._max_batch_size,

@@ -93,6 +93,23 @@ FACTS: tuple[Quantity, ...] = (
     _fact(
         "config_changed", _M, Unit.NONE, "1 if instances or largest batch changed; known to Prometheus only"
     ),
+    *(
+        _fact(
+            f"{kind}_burn_{window}",
+            _M,
+            Unit.NONE,
+            f"how many times too fast the {kind} budget is used, {window}",
+        )
+        for kind in ("errors", "latency")
+        for window in ("5m", "1h")
+    ),
+    _fact(
+        "latency_source",
+        _M,
+        Unit.NONE,
+        "what slow requests are told by, for sentences",
+        ("histogram", "summary", "mean"),
+    ),
     _fact("max_batch_size", _M, Unit.COUNT, "from the effective config; 0 = the model takes no batches"),
     _fact("dynamic_batching", _M, Unit.NONE, "1 if the config has a dynamic_batching section"),
     _fact("max_queue_delay_us", _M, Unit.US, "max_queue_delay_microseconds of the dynamic batcher"),

@@ -258,10 +258,12 @@ def test_a_page_silences_what_follows_from_it_and_nothing_else(alertmanager: str
         "its ticket": other | ticket | {"model": "n"},
         "no workload, page": page,
         "no workload, ticket": ticket | {"model": "m"},
+        "busy": other | ticket | {"model": "y"},
         "replica ticket": other | ticket | {"model": "x", "instance": "a:8002"},
         "ServerDown": other | ticket | {"instance": "a:8002"},
     }
     body = [{"labels": labels | {"alertname": name}} for name, labels in alerts.items()]
+    body.append({"labels": other | {"model": "y", "severity": "info", "alertname": "busy"}})
 
     def posted() -> bool:
         try:
@@ -271,10 +273,13 @@ def test_a_page_silences_what_follows_from_it_and_nothing_else(alertmanager: str
 
     def silenced() -> set[str]:
         answer = requests.get(f"{alertmanager}/alerts", params={"inhibited": "true"}, timeout=5).json()
-        return {alert["labels"]["alertname"] for alert in answer if alert["status"]["inhibitedBy"]}
+        held = [alert["labels"] for alert in answer if alert["status"]["inhibitedBy"]]
+        return {
+            f"{one['alertname']}, info" if one["severity"] == "info" else one["alertname"] for one in held
+        }
 
     until(posted, 20)
-    expected = {"model page", "model ticket", "server ticket", "its ticket", "replica ticket"}
+    expected = {"model page", "model ticket", "server ticket", "its ticket", "replica ticket", "busy, info"}
     until(lambda: silenced() >= expected, 20)
     assert silenced() == expected
 
@@ -287,4 +292,4 @@ def test_amtool_accepts_the_configuration() -> None:
         timeout=30,
     )
     assert answer.returncode == 0, answer.stdout
-    assert "4 inhibit rules" in answer.stdout
+    assert "5 inhibit rules" in answer.stdout

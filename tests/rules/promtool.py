@@ -361,6 +361,7 @@ def agreeing(scenario: Scenario) -> Parameters:
         stretch=False,
         longest_for_seconds=1.5 * scenario.interval_seconds,
         choices=scenario.choices,
+        objectives=scenario.objectives,
     )
 
 

@@ -63,6 +63,7 @@ class Replay:
             interval_seconds=self.scenario.interval_seconds,
             history_from=span[0] if span else None,
             choices=self.scenario.choices,
+            objectives=self.scenario.objectives,
         )
 
     def judge(self) -> tuple[Judgement, Verdict]:

@@ -18,6 +18,8 @@ from typing import Any
 import yaml
 
 from telemetry.facts import IndexEntry, ModelState
+from telemetry.located_yaml import read_located
+from telemetry.objective import Objective, objectives_of
 from telemetry.rule_choice import RuleChoice
 from telemetry.scrape import Series
 from triage.durations import parse_duration
@@ -95,6 +97,7 @@ class Scenario:
     quiet: bool
     app_only: str
     choices: Mapping[str, RuleChoice] = field(default_factory=dict)
+    objectives: tuple[Objective, ...] = ()
 
     @property
     def has_exporter(self) -> bool:
@@ -130,8 +133,11 @@ def load_scenarios(path: Path) -> list[Scenario]:
     """Every scenario of one file."""
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     choices = {name: RuleChoice(name, True) for name in data.get("enable", ())}
+    located = read_located(path.read_text(encoding="utf-8"), path.name)[0]
+    objectives, wrong = objectives_of(path.name, ((located.entries if located else None) or {}).get("slo"))
+    assert not wrong, wrong
     return [
-        replace(_scenario(row, parse_duration(data["interval"])), choices=choices)
+        replace(_scenario(row, parse_duration(data["interval"])), choices=choices, objectives=objectives)
         for row in data["scenarios"]
     ]
 
