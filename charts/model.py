@@ -90,7 +90,8 @@ def batch_size(
         range=range_,
         thresholds=tuple(lines),
         marks=marks,
-        help="Increase of inferences divided by increase of executions over the window.",
+        help="Increase of inferences divided by increase of executions over the window.\n"
+        "Below 1: executions that failed are counted, their inferences are not.",
     ).or_empty("Nothing was executed in this time, so no batch was formed.")
 
 

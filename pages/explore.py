@@ -4,8 +4,9 @@ from math import inf
 
 import streamlit as st
 
+from telemetry.scrape import Source
 from ui import shell
-from ui.empty import empty_state
+from ui.empty import CHECK_ADDRESSES, empty_state, reasons, silent
 from ui.families import chart_of, families
 from ui.family_table import family_table, sample_table
 from ui.header import header
@@ -29,11 +30,10 @@ def answer() -> None:
     custom = sum(row.custom for row in rows)
     if not rows:
         header(view, "No metrics page has been read yet.", "unknown")
-        why = [one.sentence for one in view.coverage if one.sentence]
-        panel(
-            empty_state("Nothing to explore.", *why, todo=("Triton's metrics are on port 8002.",)),
-            key="nothing",
-        )
+        why = reasons(view.coverage, Source.METRICS)
+        port = "Triton's metrics are on port 8002 unless it was started with --metrics-port; see metrics_url."
+        todo = CHECK_ADDRESSES if silent(view.coverage) else (port,)
+        panel(empty_state("Nothing to explore.", *why, todo=todo), key="nothing")
         return
     words = f"{len(rows)} families with {total:,} samples on the servers' metrics pages"
     header(view, f"{words}, {custom} of them custom." if custom else f"{words}.", "fine")

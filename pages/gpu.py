@@ -17,9 +17,9 @@ shell.guard()
 def page() -> None:
     view = View.take()
     cards = gpu_cards(view)
-    header(view, gpu_sentence(cards), gpu_level(cards))
+    header(view, gpu_sentence(cards, view), gpu_level(cards))
     if not cards:
-        panel(without_gpus(), key="no_gpu")
+        panel(without_gpus(view), key="no_gpu")
     charts = GpuCharts(view, cards)
     for place, card in enumerate(cards):
         bar, course = st.columns([4, 5])

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from ui import shell
-from ui.empty import empty_state
+from ui.empty import empty_state, nobody_answers, silent
 from ui.findings import finding_cards
 from ui.header import header
 from ui.live import live
@@ -25,7 +25,9 @@ def page() -> None:
     if key is None:
         header(view, "No model is known yet.", "unknown")
         panel(
-            empty_state(
+            nobody_answers(view.coverage, "there is no model to show")
+            if silent(view.coverage)
+            else empty_state(
                 "There is no model to show.", todo=("The page Repository shows what can be loaded.",)
             ),
             key="no_model",

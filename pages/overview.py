@@ -4,7 +4,7 @@ import streamlit as st
 
 from ui import shell
 from ui.changes import changes_and_coverage
-from ui.empty import empty_state
+from ui.empty import empty_state, nobody_answers, silent
 from ui.findings import finding_cards
 from ui.fleet import overview_tiles
 from ui.fleet_view import fleet_panel
@@ -57,14 +57,8 @@ def models() -> None:
 
 
 def no_models(view: View):
-    if not any(one.answering for one in view.coverage):
-        why = [one.sentence for one in view.coverage if one.sentence]
-        return empty_state(
-            "No server answers, so no model is known.",
-            *why,
-            todo=("Check that Triton runs and that the addresses in tritonscope.yml are right.",
-                  "Triton opens its ports only after all start-up models have loaded."),
-        )  # fmt: skip
+    if silent(view.coverage):
+        return nobody_answers(view.coverage, "no model is known")
     return empty_state(
         "No model is loaded, or none has reported yet.",
         todo=("Load one on the page Repository.", "Start Triton with --load-model=NAME."),

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from ui import confirm, repository, shell
-from ui.empty import empty_state
+from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
 from ui.live import live
 from ui.panel import panel
@@ -29,12 +29,8 @@ def models() -> None:
 
 
 def no_models(view: View):
-    if not any(one.answering for one in view.coverage):
-        return empty_state(
-            "No server answers, so its repository cannot be read.",
-            *(one.sentence for one in view.coverage if one.sentence),
-            todo=("Check that Triton runs and that the addresses in tritonscope.yml are right.",),
-        )
+    if silent(view.coverage):
+        return nobody_answers(view.coverage, "its repository cannot be read")
     return empty_state(
         "The repository has no model.",
         todo=("Put a model folder into the server's model repository; it appears here by itself.",),

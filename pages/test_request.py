@@ -5,7 +5,7 @@ import streamlit as st
 import runtime
 from control.actions import ActionKind
 from ui import experiment, shell, test_answer, test_request
-from ui.empty import empty_state
+from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
 from ui.html import div
 from ui.live import live
@@ -39,11 +39,17 @@ def refusal_of(kind: ActionKind, key) -> str:
     return "" if decision.allowed else decision.reason
 
 
+def no_model(view: View):
+    if silent(view.coverage):
+        return nobody_answers(view.coverage, "there is no model to ask")
+    return empty_state("There is no model to ask.", todo=("The page Repository loads one.",))
+
+
 def request_page() -> None:
     view = View.take()
     key = chosen_model(view)
     if key is None:
-        panel(empty_state("There is no model to ask.", todo=("The page Repository loads one.",)), key="none")
+        panel(no_model(view), key="none")
         return
     config = test_request.config_of(view, key)
     if isinstance(config, str):

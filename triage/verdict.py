@@ -61,7 +61,8 @@ def verdict(judgement: Judgement, context: Context, clock: Clock = local_clock) 
         return _unseen(context.coverage, context) or Verdict(
             VerdictLevel.UNKNOWN, f"Nothing can be said yet: {ONE_READING}."
         )
-    return _unseen(context.coverage, context) or _unloaded(context) or _fine(context)
+    remarks = [one for one in judgement.findings if one.severity is Severity.INFO]
+    return _unseen(context.coverage, context) or _unloaded(context) or _fine(context, remarks)
 
 
 def _wrong(findings: Sequence[Finding], context: Context, clock: Clock) -> Verdict:
@@ -128,11 +129,14 @@ def _unloaded(context: Context) -> Verdict | None:
     return Verdict(VerdictLevel.LOOK, f"{_servers(context)} ready, 0 of {total} models loaded.")
 
 
-def _fine(context: Context) -> Verdict:
-    parts = [part for part in (_models_part(context), _rate_part(context), _waiting_part(context)) if part]
+def _fine(context: Context, remarks: Sequence[Finding]) -> Verdict:
+    # A remark may be about waiting: that nobody waits at this moment would contradict it.
+    waiting = "" if remarks else _waiting_part(context)
+    parts = [part for part in (_models_part(context), _rate_part(context), waiting) if part]
     if not parts:
         return Verdict(VerdictLevel.UNKNOWN, "Nothing can be said yet: no model has reported a figure.")
-    return Verdict(VerdictLevel.FINE, f"Nothing is wrong: {', '.join(parts)}.")
+    worth = f"; worth knowing: {_listed(remarks)}" if remarks else ""
+    return Verdict(VerdictLevel.FINE, f"Nothing is wrong: {', '.join(parts)}{worth}.")
 
 
 def _models_part(context: Context) -> str:

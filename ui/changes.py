@@ -53,8 +53,11 @@ def _seen(view: View) -> Html | str:
         "the server answers" if answering else "the server does not answer"
     )  # fmt: skip
     checked = f"{view.judgement.rules} rules checked"
+    several = len(view.coverage) > 1
     silent = [
-        span(one.sentence, class_="ts-warn") for one in view.coverage if not one.answering and one.sentence
+        span(f"{one.server}: {one.sentence}" if several else one.sentence, class_="ts-warn")
+        for one in view.coverage
+        if not one.answering and one.sentence
     ]
     failed = [*silent, *(line for one in view.coverage if one.answering for line in _failed(one))]
     return join([words, checked, *failed], between=" · ")

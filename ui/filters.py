@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import time
 from dataclasses import dataclass
 
 import streamlit as st
@@ -121,7 +122,7 @@ def current() -> Filters:
     state = st.session_state
     server = state.get("server", ALL_SERVERS)
     start, end = _time(st.query_params.get("from")), _time(st.query_params.get("to"))
-    if start is not None and end is not None and end <= start:
+    if start is not None and (start >= time.time() or (end is not None and end <= start)):
         start = end = None
     range_name = state.get("range")
     refresh_name = state.get("refresh")

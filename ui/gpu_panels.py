@@ -9,8 +9,9 @@ import runtime
 from charts.palette import model_color
 from signals.report import GpuSignals, ServerSignals
 from telemetry.identity import ModelKey
+from telemetry.scrape import Source
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
-from ui.empty import empty_state
+from ui.empty import empty_state, nobody_answers, reasons, silent
 from ui.format import raw_tip
 from ui.html import Html, div, link, span, tag
 from ui.model_panels import section
@@ -91,10 +92,15 @@ def _placed(view: View, server: str, number: int) -> bool | None:
     return any(number in group.gpus for group in groups) if groups else None
 
 
-def gpu_sentence(cards: Sequence[GpuCard]) -> str:
+def unread(view: View) -> bool:
+    """True if no metrics page of these servers can be read: then nothing is known, not even an absence."""
+    return all(not one.answering or Source.METRICS in one.failed_sources for one in view.coverage)
+
+
+def gpu_sentence(cards: Sequence[GpuCard], view: View) -> str:
     """The page's first line: the fullest GPU and what is on it."""
     if not cards:
-        return "Triton reports no GPU metrics."
+        return "Nothing is known about the GPUs." if unread(view) else "Triton reports no GPU metrics."
     card = max(cards, key=lambda one: one.number_of("memory_used_ratio") or 0.0)
     used, total = card.number_of("memory_used_bytes"), card.number_of("memory_total_bytes")
     busy = card.number_of("utilization_ratio")
@@ -119,8 +125,16 @@ def gpu_level(cards: Sequence[GpuCard]) -> str:
     return "fine" if cards and not any(card.stale for card in cards) else "unknown"
 
 
-def without_gpus() -> Html:
+def without_gpus(view: View) -> Html:
     """Why there may be no GPU figures."""
+    if silent(view.coverage):
+        return nobody_answers(view.coverage, "nothing is known about the GPUs")
+    if unread(view):
+        return empty_state(
+            "The metrics page could not be read, so nothing is known about the GPUs.",
+            *reasons(view.coverage, Source.METRICS),
+            todo=("Check metrics_url of this server in tritonscope.yml, or TRITONSCOPE_METRICS_URL.",),
+        )
     return empty_state(
         "Triton reports no GPU metrics.",
         "No family nv_gpu_* is on its metrics page: nothing is known about the GPUs, neither busy nor free.",
@@ -286,8 +300,10 @@ def model_memory(view: View) -> Html:
                 tag("td", human(size, Unit.BYTES)), tag("td", device, class_="ts-faint"))
             for device, size in devices.items()
         ]  # fmt: skip
-    silent = sum(1 for row in view.report.models if not row.signals.mapping("memory_bytes_by_device"))
-    note = f"{silent} of {len(view.report.models)} models: not reported by their backend" if silent else ""
+    without = sum(1 for row in view.report.models if not row.signals.mapping("memory_bytes_by_device"))
+    note = f"{without} of {len(view.report.models)} models: not reported by their backend" if without else ""
+    if not view.report.models:
+        return section("Memory per model", div("No model is known, so none reports it.", class_="ts-faint"))
     body = tag("table", rows, class_="ts-facts") if rows else div(
         "No backend reports it. ONNX Runtime and TensorRT do when Triton runs with "
         "--backend-config=onnxruntime,triton-backend-memory-tracker=true.", class_="ts-faint"

@@ -42,7 +42,11 @@ def _scraped(view: View) -> Html:
         return span("not scraped yet", data_tip=tip or "No server is configured.")
     oldest = max(ages)
     stale = any(view.stale_seconds(one.server) is not None for one in view.coverage)
-    words = f"scraped {human_duration(oldest)} ago"
+    # A frozen page's age would be wrong from the next second on.
+    paused = view.filters.refresh_seconds is None
+    words = (
+        f"figures of {clock(view.now, seconds=True)}" if paused else f"scraped {human_duration(oldest)} ago"
+    )
     return span(words, class_="ts-warn" if stale else None, data_tip=f"{tip}\nfigures of {utc(view.now)}")
 
 

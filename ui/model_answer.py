@@ -84,7 +84,8 @@ def facts_line(view: View, key: ModelKey) -> list[Child]:
     parts: list[Html | None] = [span(f"on {key.server}")]
     if facts is not None:
         if facts.state is not None:
-            parts.append(span(join(STATES[facts.state][0], " ", since(facts.since, view.now))))
+            state = "failed to load" if facts.failed else STATES[facts.state][0]
+            parts.append(span(join(state, " ", since(facts.since, view.now))))
         parts.append(span(batching_words(facts.config)) if facts.config is not None else None)
         parts.append(used_by(view, facts))
         if facts.state is ModelState.READY and facts.reason:

@@ -42,6 +42,8 @@ class View:
     judgement: Judgement
     coverage: tuple[ServerCoverage, ...]
     interval_seconds: float
+    oldest: float | None
+    """Time of the oldest figures there can be, unix seconds; None where Prometheus may know older ones."""
     deadline: float
     """Until when drawing may wait for Prometheus, in `time.monotonic()`."""
 
@@ -50,11 +52,12 @@ class View:
         """The moment now, for the servers the reader looks at."""
         process = runtime.current()
         chosen = filters.current()
-        now = process.now()
+        now, oldest = process.now(), _oldest(process)
         return cls(
             filters=chosen,
             now=now,
-            grid=chosen.grid(now, _oldest(process)),
+            grid=chosen.grid(now, oldest),
+            oldest=oldest,
             report=_narrowed(process.report(), chosen),
             inventory=_of_servers(process.inventory(), chosen),
             judgement=_about(process.judgement(), chosen),
@@ -71,6 +74,11 @@ class View:
     def shown_seconds(self) -> float:
         """Length of the time shown: the range, or what was recorded of it."""
         return self.grid.end - self.grid.start
+
+    @property
+    def before_the_record(self) -> bool:
+        """True if the time shown ended before anything was recorded."""
+        return self.oldest is not None and self.grid.end < self.oldest
 
     @property
     def range(self) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from collectors.repository import index_samples, parse_index
 from collectors.statistics import parse_statistics, statistics_samples
 from runtime import Runtime
 from settings import load_settings
-from telemetry.errors import Unreachable
+from telemetry.errors import NotFound, Unreachable
 from telemetry.scrape import Scrape, Source
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -89,3 +89,9 @@ def case(*names: str, every_seconds: float = 10.0) -> Runtime:
     """The metrics pages of one case, one after the other; a single one is read twice."""
     pages = [text(CASES / name) for name in names]
     return runtime_of(pages * 2 if len(pages) == 1 else pages, every_seconds=every_seconds)
+
+
+def wrong_metrics_page(server: str) -> Scrape:
+    """An attempt just now at a metrics page that is not where the settings say."""
+    error = NotFound("http://127.0.0.1:1/metrics answered 404")
+    return Scrape(server, Source.METRICS, time.time(), 0.01, error=error)

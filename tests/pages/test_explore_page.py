@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import struct
 
-from fake_runtime import case, runtime_of, small_repository
+from fake_runtime import case, runtime_of, small_repository, wrong_metrics_page
 
 
 def header_of(chart: bytes) -> dict:
@@ -72,3 +72,10 @@ def test_before_the_first_page_was_read_there_is_a_reason(open_page) -> None:
     page = open_page(runtime_of(down=True), "explore")
     assert "No metrics page has been read yet." in page.words("header")
     assert "connection refused" in page.words("nothing")
+
+
+def test_a_server_whose_metrics_page_is_not_there_has_the_reason(open_page) -> None:
+    process = runtime_of(indexes=["[]"])
+    process.accept(wrong_metrics_page(process.servers[0].id))
+    words = open_page(process, "explore").words("nothing")
+    assert "answered 404" in words and "metrics_url" in words

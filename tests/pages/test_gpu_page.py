@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import struct
 
-from fake_runtime import CASES, FIXTURES, case, runtime_of, small_repository, text
+from fake_runtime import CASES, FIXTURES, case, runtime_of, small_repository, text, wrong_metrics_page
 
 
 def header_of(chart: bytes) -> dict:
@@ -71,3 +71,19 @@ def test_several_gpus_are_not_given_models_by_guess(open_page) -> None:
 def test_the_first_line_of_a_server_without_gpus_is_not_a_zero(open_page) -> None:
     page = open_page(small_repository(), "gpu")
     assert "0 %" not in page.words("header")
+
+
+def test_a_server_that_never_answered_is_not_said_to_have_no_gpu(open_page) -> None:
+    page = open_page(runtime_of(down=True), "gpu")
+    assert page.words("header").startswith("Nothing is known about the GPUs.")
+    assert page.words("no_gpu").startswith("No server answers, so nothing is known about the GPUs.")
+    assert "connection refused" in page.words("no_gpu")
+    assert "backend" not in page.words("model_memory")
+
+
+def test_a_metrics_page_at_the_wrong_address_is_not_a_missing_gpu(open_page) -> None:
+    process = runtime_of(indexes=["[]"])
+    process.accept(wrong_metrics_page(process.servers[0].id))
+    page = open_page(process, "gpu")
+    assert page.words("header").startswith("Nothing is known about the GPUs.")
+    assert "answered 404" in page.words("no_gpu") and "metrics_url" in page.words("no_gpu")

@@ -5,6 +5,10 @@ import struct
 
 from fake_runtime import CASES, SMALL, case, runtime_of, small_repository, text
 
+from telemetry.identity import ModelKey
+from ui.model_choice import pick
+from ui.model_rows import ModelRow
+
 
 def header_of(chart: bytes) -> dict:
     (length,) = struct.unpack_from("<I", chart)
@@ -72,13 +76,17 @@ def test_an_overloaded_model_waits_though_its_delay_is_a_microsecond(open_page) 
 def test_an_idle_model_has_reasons_and_no_zeros(open_page) -> None:
     page = open_page(small_repository(), "model", model="never_loaded")
     assert page.words("header").startswith("never_loaded is not loaded.")
-    assert header_of(page.charts["budget"])["empty"].startswith("No request finished")
+    for chart in ("budget", "histogram", "Pending", "Batch size"):
+        assert header_of(page.charts[chart])["empty"] == "The model is not loaded: it serves nothing."
     assert "Triton gives the configuration of ready models only" in page.words("configuration")
 
 
 def test_a_failed_load_is_told_with_the_servers_reason(open_page) -> None:
     page = open_page(small_repository(), "model", model="broken_init")
-    assert "cannot find weights at /models/broken_init/1/weights.pt" in page.words("header")
+    words = page.words("header")
+    assert "cannot find weights at /models/broken_init/1/weights.pt" in words
+    assert "failed to load since" in words and "unloaded" not in words
+    assert header_of(page.charts["Pending"])["empty"] == "The model failed to load: it serves nothing."
 
 
 def test_an_ensemble_shows_its_steps_with_their_share(open_page) -> None:
@@ -132,12 +140,46 @@ def test_secrets_in_the_configuration_are_masked(open_page) -> None:
 
 
 def test_a_link_to_an_unknown_model_says_so_and_shows_another(open_page) -> None:
-    page = open_page(small_repository(), "model", model="<i>nobody</i>")
-    assert any("is not known to any server looked at" in one.value for one in page.app.caption)
+    page = open_page(small_repository(), "model", model="![<i>nobody](http://127.0.0.1:1/x.png)")
+    assert "is not known to any server looked at" in page.words("unknown_model")
+    assert "![&lt;i&gt;nobody](http://127.0.0.1:1/x.png)" in page.panels["unknown_model"]
     assert page.app.session_state["model"] == "flaky"
 
 
 def test_without_models_the_page_says_where_to_load_one(open_page) -> None:
-    page = open_page(runtime_of(down=True), "model")
+    page = open_page(runtime_of(indexes=["[]"]), "model")
     assert "No model is known yet." in page.words("header")
     assert "Repository" in page.words("no_model")
+
+
+def test_without_an_answer_the_page_does_not_blame_the_repository(open_page) -> None:
+    page = open_page(runtime_of(down=True), "model")
+    assert "No model is known yet." in page.words("header")
+    assert page.words("no_model").startswith(
+        "No server answers, so there is no model to show. triton-a is not reachable: connection refused"
+    )
+
+
+def test_a_time_before_the_record_is_not_called_one_without_requests(open_page) -> None:
+    page = open_page(
+        small_repository(), "model", model="fast_add", **{"from": "1700000000", "to": "1700000600"}
+    )
+    assert header_of(page.charts["budget"])["empty"].startswith(
+        "Nothing was recorded then: the oldest figures"
+    )
+
+
+def model_row(name: str, version: str, state_class: str = "ok") -> ModelRow:
+    return ModelRow(ModelKey("a", name, version), "", state_class, None, "", None, None, "")
+
+
+def test_a_model_that_gets_its_version_by_being_loaded_stays_on_the_page() -> None:
+    rows = [model_row("other", "1"), model_row("slow", "1", "moving")]
+    assert pick(rows, "slow", "") == ModelKey("a", "slow", "1")
+
+
+def test_a_version_that_went_away_gives_way_to_the_highest_ready_one() -> None:
+    rows = [model_row("slow", "10", "off"), model_row("slow", "9"), model_row("slow", "2")]
+    assert pick(rows, "slow", "3") == ModelKey("a", "slow", "9")
+    assert pick(rows, "slow", "2") == ModelKey("a", "slow", "2")
+    assert pick(rows, "gone", "1") is None

@@ -181,3 +181,21 @@ def test_an_unread_setting_is_a_quiet_note(open_page, tmp_path) -> None:
     page = open_page(runtime.Runtime(load_settings({}, path=file)))
     assert "1 note on the settings" in page.words("settings_notices")
     assert "line 3" in page.words("settings_notices")
+
+
+def test_a_paused_page_says_of_when_its_figures_are(open_page) -> None:
+    words = open_page(small_repository()).words("header")
+    assert re.search(r"figures of \d\d:\d\d:\d\d", words)
+    assert "scraped" not in words and "paused" in words
+
+
+def test_a_start_in_the_future_is_no_time_to_show(open_page) -> None:
+    page = open_page(small_repository(), **{"from": "4000000000"})
+    assert "charts" not in page.words("header")
+    assert "req/s" in page.words("models")
+
+
+def test_of_several_silent_servers_each_is_named(open_page) -> None:
+    process = runtime_of(down=True, environ={"TRITONSCOPE_SERVERS": "left=127.0.0.1:2"})
+    first = process.servers[0].id
+    assert f"{first}: triton-a is not reachable: connection refused" in open_page(process).words("changes")

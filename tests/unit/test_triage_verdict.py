@@ -64,6 +64,14 @@ def test_nothing_is_wrong_counts_models_rate_and_waiting() -> None:
     )
 
 
+def test_a_remark_about_waiting_is_not_contradicted_by_the_sentence() -> None:
+    remark = finding("QueueDominates", "b keeps requests waiting 14 ms", Severity.INFO, model="b")
+    assert said((remark,), models=LOADED) == Verdict(
+        VerdictLevel.FINE,
+        "Nothing is wrong: 2 of 3 models loaded, 24 req/s; worth knowing: b keeps requests waiting 14 ms.",
+    )
+
+
 @pytest.mark.parametrize(
     ("pending", "words"),
     [(0.0, ", nobody waits."), (1.0, ", 1 request waits."), (5.0, ", 5 requests wait."), (None, "24 req/s.")],
