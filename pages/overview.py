@@ -10,7 +10,7 @@ from ui.fleet import overview_tiles
 from ui.fleet_view import fleet_panel
 from ui.format import counted
 from ui.header import header
-from ui.html import div
+from ui.html import div, link
 from ui.live import live
 from ui.model_rows import model_rows
 from ui.model_table import PAGE_ROWS, model_table
@@ -46,6 +46,9 @@ def models() -> None:
         and (show != "with traffic" or not row.idle)
         and (show != "with findings" or row.severity is not None)
     ]
+    if not found:
+        panel(nothing_found(view, wanted, show), key="models")
+        return
     several = len({row.key.server for row in rows}) > 1
     table = model_table(found[:PAGE_ROWS], view.filters, several_servers=several)
     count = counted(len(rows), "model")
@@ -54,6 +57,15 @@ def models() -> None:
     if len(found) > PAGE_ROWS:
         count += f", the first {PAGE_ROWS} by harm and traffic shown: search to find the others"
     panel(div(count, class_="ts-more"), table, key="models")
+
+
+def nothing_found(view: View, wanted: str, show: str | None):
+    named = f" whose name contains {wanted!r}" if wanted else ""
+    has = {"with traffic": " had traffic in the window", "with findings": " has a finding now"}.get(show, "")
+    return empty_state(
+        f"No model{named}{has}." if has else f"There is no model{named}.",
+        todo=(link("Show all models", "overview", view.filters.params()),),
+    )
 
 
 def no_models(view: View):

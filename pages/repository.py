@@ -5,6 +5,7 @@ import streamlit as st
 from ui import confirm, repository, shell
 from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
+from ui.html import link
 from ui.live import live
 from ui.panel import panel
 from ui.view import View
@@ -23,8 +24,13 @@ def models() -> None:
     if not view.inventory.models:
         panel(no_models(view), key="models")
         return
-    found = repository.rows(view, st.session_state.get("model") or "")
-    panel(repository.repository_table(found, view), key="models")
+    wanted = st.session_state.get("model") or ""
+    found = repository.rows(view, wanted)
+    if found:
+        panel(repository.repository_table(found, view), key="models")
+    else:
+        todo = (link("Show all models", "repository", view.filters.params()),)
+        panel(empty_state(f"There is no model whose name contains {wanted!r}.", todo=todo), key="models")
     panel(repository.journal(view), key="journal")
 
 

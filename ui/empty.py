@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from telemetry.scrape import Source
 from triage.context import ServerCoverage
-from ui.html import Child, Html, div, tag
+from ui.html import Child, Html, div, join, tag
 
 CHECK_ADDRESSES: tuple[Child, ...] = (
     "Check that Triton runs and that its address is right: servers in tritonscope.yml, or TRITONSCOPE_URL.",
     "Triton opens its ports only after all start-up models have loaded.",
-    "No Triton yet? `make run` starts one with example models.",
+    join("No Triton yet? ", tag("code", "make run"), " starts one with example models."),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import runtime
 from telemetry.units import human_duration
 from triage.context import ServerCoverage
@@ -12,6 +14,7 @@ from ui.navigation import PAGES
 from ui.panel import panel
 from ui.view import View
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµ]?s|min|h|[KMGT]?i?B|W|req/s)(?:\W|$))")
 DOTS = {"hurt": "page", "look": "ticket", "fine": "ok", "unknown": "none"}
 """Shape and colour of each level of the verdict."""
 
@@ -21,7 +24,7 @@ def header(view: View, sentence: Child, level: str, *, key: str = "header", extr
     panel(
         div(
             span(class_=f"ts-dot {DOTS[level]}", role="img", aria_label=level),
-            span(sentence),
+            span(_kept_together(sentence) if type(sentence) is str else sentence),
             class_="ts-verdict",
             role="heading",
             aria_level="1",
@@ -29,6 +32,11 @@ def header(view: View, sentence: Child, level: str, *, key: str = "header", extr
         div(extra, _facts(view), class_="ts-sub"),
         key=key,
     )
+
+
+def _kept_together(sentence: str) -> str:
+    """A number and its unit stay on one line, however narrow it is."""
+    return _UNIT.sub("\u00a0", sentence)
 
 
 def _facts(view: View) -> list[Html | None]:

@@ -199,3 +199,16 @@ def test_of_several_silent_servers_each_is_named(open_page) -> None:
     process = runtime_of(down=True, environ={"TRITONSCOPE_SERVERS": "left=127.0.0.1:2"})
     first = process.servers[0].id
     assert f"{first}: triton-a is not reachable: connection refused" in open_page(process).words("changes")
+
+
+def test_a_filter_without_a_hit_says_so_and_leads_back(open_page) -> None:
+    page = open_page(case("a02_counter_suffix.prom"), show="with findings")
+    assert page.words("models") == "No model has a finding now. Show all models"
+    named = open_page(small_repository(), find="<b>zzz")
+    assert "There is no model whose name contains &#x27;&lt;b&gt;zzz&#x27;." in named.panels["models"]
+    assert "<table" not in named.panels["models"]
+
+
+def test_a_number_in_the_first_line_stays_with_its_unit(open_page) -> None:
+    markup = open_page(small_repository(), "model", model="fast_add").panels["header"]
+    assert "287\u00a0req/s in 658\u00a0µs on average, 40\u00a0% of it" in markup

@@ -62,6 +62,8 @@ def test_the_address_finds_a_model() -> None:
     install()
     html = panel(open_page("repository", model="fast"), "models")
     assert re.findall(r'data-key="lab\n(\w+)', html) == ["fast_add", "fast_add"]
+    nothing = panel(open_page("repository", model="zzz"), "models")
+    assert words(nothing) == "There is no model whose name contains &#x27;zzz&#x27;. Show all models"
 
 
 def test_read_only_says_why_and_every_button_is_off() -> None:
