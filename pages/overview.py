@@ -19,6 +19,7 @@ from ui.tiles import tiles
 from ui.view import View
 
 shell.guard()
+SHOW = ("all", "with traffic", "with findings")
 
 
 def answer() -> None:
@@ -87,8 +88,10 @@ search.text_input(
     "Find a model", key="find", live=True, placeholder="Find a model", label_visibility="collapsed",
     icon=":material/search:", type="search",
 )  # fmt: skip
+if st.session_state.get("show") not in SHOW:
+    st.session_state["show"] = SHOW[0]
 shown.segmented_control(
-    "Show", ("all", "with traffic", "with findings"), default="all", required=True, key="show",
+    "Show", SHOW, required=True, key="show",
     label_visibility="collapsed",
 )  # fmt: skip
 live(models, name="models")

@@ -16,10 +16,11 @@ FIXED = ("from", "to")
 _SEEN = "address_seen"
 
 
-def read(page: str, keys: tuple[str, ...]) -> None:
+def read(page: str, keys: tuple[str, ...], defaults: Mapping[str, str]) -> None:
     """Take the choices of `page` from the address, if it changed since it was written: a link, "back".
 
-    Run before any widget with one of these keys is drawn.
+    What the address does not name becomes its default, or empty. Run before any widget with one of these keys
+    is drawn.
     """
     now = st.query_params.to_dict()
     if (page, now) == st.session_state.get(_SEEN):
@@ -27,8 +28,9 @@ def read(page: str, keys: tuple[str, ...]) -> None:
     for key in keys:
         if key in now:
             st.session_state[key] = now[key]
-        else:
-            st.session_state.pop(key, None)
+        elif key in st.session_state:
+            # Only forgetting it would leave the text in the browser's field, which then comes back.
+            st.session_state[key] = defaults.get(key, "")
     st.session_state[_SEEN] = (page, now)
 
 

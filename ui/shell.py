@@ -30,7 +30,7 @@ def main() -> None:
         page.run()
     row = rows[pages.index(page)]
     st.set_page_config(page_title=f"{row.title} · Tritonscope")
-    address.read(row.address, (*filters.KEYS, *row.keys))
+    address.read(row.address, (*filters.KEYS, *row.keys), DEFAULTS)
     # Links of alerts and boards name a server as Prometheus does.
     if named := runtime.current().server_called(st.session_state.get("server")):
         st.session_state["server"] = named

@@ -212,3 +212,21 @@ def test_a_filter_without_a_hit_says_so_and_leads_back(open_page) -> None:
 def test_a_number_in_the_first_line_stays_with_its_unit(open_page) -> None:
     markup = open_page(small_repository(), "model", model="fast_add").panels["header"]
     assert "287\u00a0req/s in 658\u00a0µs on average, 40\u00a0% of it" in markup
+
+
+def test_an_address_without_a_search_empties_the_field(open_page) -> None:
+    app = open_page(small_repository(), find="fast", show="with traffic").app
+    assert app.text_input(key="find").value == "fast"
+    del app.query_params["find"], app.query_params["show"]
+    app.run()
+    assert app.text_input(key="find").value == ""
+    assert app.session_state["show"] == "all"
+    # Popped from the session alone, the field in the browser would keep its text and the table its filter.
+    assert app.text_input(key="find").proto.set_value
+
+
+@pytest.mark.parametrize("show", ["nonsense", ""])
+def test_a_choice_the_page_does_not_offer_shows_all(open_page, show: str) -> None:
+    page = open_page(small_repository(), show=show)
+    assert page.app.session_state["show"] == "all"
+    assert "8 models" in page.words("models")
