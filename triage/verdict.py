@@ -23,6 +23,8 @@ NAMED_FINDINGS = 2
 FRESH_INTERVALS = 1.5
 """Figures older than this many intervals are no longer called current."""
 
+NOBODY_WAITS = "nobody waits"
+
 Clock = Callable[[float], str]
 """Unix seconds as the reader's time of day."""
 
@@ -130,8 +132,10 @@ def _unloaded(context: Context) -> Verdict | None:
 
 
 def _fine(context: Context, remarks: Sequence[Finding]) -> Verdict:
-    # A remark may be about waiting: that nobody waits at this moment would contradict it.
-    waiting = "" if remarks else _waiting_part(context)
+    waiting = _waiting_part(context)
+    if remarks and waiting == NOBODY_WAITS:
+        # A remark may be about waiting: that nobody waits at this moment would contradict it.
+        waiting = ""
     parts = [part for part in (_models_part(context), _rate_part(context), waiting) if part]
     if not parts:
         return Verdict(VerdictLevel.UNKNOWN, "Nothing can be said yet: no model has reported a figure.")
@@ -161,7 +165,7 @@ def _waiting_part(context: Context) -> str:
         return ""
     total = sum(count for count in waiting if count is not None)
     if not total:
-        return "nobody waits"
+        return NOBODY_WAITS
     return f"{counted(human(total, Unit.NONE), 'request')} {'waits' if total == 1 else 'wait'}"
 
 

@@ -32,7 +32,7 @@ def main() -> None:
     st.set_page_config(page_title=f"{row.title} · Tritonscope")
     address.read(row.address, (*filters.KEYS, *row.keys), DEFAULTS)
     # Links of alerts and boards name a server as Prometheus does.
-    if named := runtime.current().server_called(st.session_state.get("server")):
+    if named := runtime.current().server_called(st.session_state.get("server") or None):
         st.session_state["server"] = named
     remote_history.open_linked()
     with st.sidebar:
