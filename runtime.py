@@ -36,6 +36,7 @@ from signals.report import Report
 from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
 from telemetry.scrape import Scrape, Source
+from triage.budget import Budgets, budgets
 from triage.context import Context, ServerCoverage
 from triage.coverage import seen_through, server_coverage
 from triage.engine import judge
@@ -151,6 +152,10 @@ class Runtime:
     def judgement(self) -> Judgement:
         """The findings of triage, most harmful first."""
         return self._current_moment().once("judgement", lambda: judge(self._rulebook, self._context()))
+
+    def budgets(self) -> Budgets:
+        """How the objectives of `slo:` fared within the last hour, by model."""
+        return self._current_moment().once("budgets", lambda: budgets(self._context()))
 
     def verdict(self, judgement: Judgement, clock: Clock = local_clock) -> Verdict:
         """The one sentence for a judgement (the whole one, or what is left of it for one server)."""

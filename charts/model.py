@@ -21,9 +21,10 @@ COUNTED_BY_SERVER = (
 
 def latency_budget(
     queue: Frame, compute_input: Frame, compute_infer: Frame, compute_output: Frame,
-    *, range_: tuple[float, float], max_queue_delay_us: int | None = None, marks: tuple[Mark, ...] = (),
+    *, range_: tuple[float, float], max_queue_delay_us: int | None = None,
+    objective: tuple[Threshold, ...] = (), marks: tuple[Mark, ...] = (),
 ) -> Spec:  # fmt: skip
-    """Mean time of a request by its parts, stacked, us; with the configured queue delay as a line."""
+    """Mean time of a request by its parts, stacked, us; with queue delay and objective as lines."""
     parts = (
         ("queue", queue, QUEUE),
         ("input", compute_input, INPUT),
@@ -43,7 +44,7 @@ def latency_budget(
         traces=tuple(Trace(name, single(frame), color, draw=Draw.AREA) for name, frame, color in parts),
         stacked=True,
         range=range_,
-        thresholds=delay,
+        thresholds=(*delay, *objective),
         marks=marks,
         label_marks=True,
         help="Increase of each part's summed time over the window, divided by the requests finished in it.\n"
@@ -179,7 +180,11 @@ def batch_histogram(
 
 
 def quantiles(
-    frames: Mapping[str, Frame], *, range_: tuple[float, float], marks: tuple[Mark, ...] = ()
+    frames: Mapping[str, Frame],
+    *,
+    range_: tuple[float, float],
+    objective: tuple[Threshold, ...] = (),
+    marks: tuple[Mark, ...] = (),
 ) -> Spec:
     """Quantiles of the request time as the server reports them, us: `frames` by name (p50, p99)."""
     shades = ("#9CC7EE", "#6FA9E2", "#2F7FD1", "#1F5FA5", "#7A4FA3")
@@ -194,6 +199,7 @@ def quantiles(
             for at, (name, frame) in enumerate(frames.items())
         ),
         range=range_,
+        thresholds=objective,
         marks=marks,
         help="Reported by the server over about the last 60 s; idle models report none.",
     ).or_empty(

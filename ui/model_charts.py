@@ -13,6 +13,7 @@ from telemetry.units import human_duration
 from ui.format import clock
 from ui.marks import marks
 from ui.model_rows import STATES
+from ui.slo import latency_line
 from ui.view import View
 
 QUANTILES = {"p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p99.9"}
@@ -37,6 +38,7 @@ class ModelCharts:
                 self._of("compute_output_us_mean"),
                 range_=self.view.range,
                 max_queue_delay_us=self.config.max_queue_delay_us if self.config else None,
+                objective=latency_line(self.key),
                 marks=marks(self.view, self.key),
             )
         )
@@ -82,7 +84,7 @@ class ModelCharts:
     def quantiles(self) -> Spec:
         """Quantiles of the request time."""
         frames = {shown: self._of(f"request_us_{name}") for name, shown in QUANTILES.items()}
-        return charts.quantiles(frames, **self._frame())
+        return charts.quantiles(frames, objective=latency_line(self.key), **self._frame())
 
     def histogram(self) -> Spec:
         """Batch sizes that formed over the time shown, and what an inference cost at each."""

@@ -13,6 +13,7 @@ from telemetry.identity import ModelKey
 from telemetry.reasons import reason_line
 from telemetry.scrape import FloatArray
 from telemetry.units import human_duration
+from triage.burn import Burn
 from triage.finding import Severity
 from ui.format import COLLECTING
 from ui.view import View
@@ -48,6 +49,8 @@ class ModelRow:
     stale: str
     collecting: bool = False
     queue_course: FloatArray = field(default_factory=lambda: _NO_COURSE)
+    budget: tuple[Burn, ...] | None = None
+    """How its objectives fared within the last hour; None without an objective, () without requests."""
 
     def number(self, signal: str) -> float | None:
         """A number signal of the model, None when it is not reported."""
@@ -119,7 +122,10 @@ def model_rows(view: View) -> list[ModelRow]:
         for key in keys
     ]
     collecting = {one.server for one in view.coverage if view.collecting(one.server)}
-    rows = [replace(row, collecting=row.key.server in collecting) for row in rows]
+    rows = [
+        replace(row, collecting=row.key.server in collecting, budget=view.budgets.get(row.key))
+        for row in rows
+    ]
     last = len(view.judgement.findings)
 
     def place(row: ModelRow) -> tuple[int, float, ModelKey]:

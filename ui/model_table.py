@@ -11,6 +11,7 @@ from ui.filters import Filters
 from ui.format import formula, raw_tip
 from ui.html import Child, Html, div, join, link, span, tag
 from ui.model_rows import PARTS, ModelRow
+from ui.slo import budget
 from ui.tiles import spark
 
 PAGE_ROWS = 50
@@ -20,12 +21,13 @@ _COLUMNS = 10
 
 def model_table(rows: Sequence[ModelRow], filters: Filters, *, several_servers: bool) -> Html:
     """The rows given, in their order, as a table on wide screens and as cards on narrow ones."""
+    with_budget = any(row.budget is not None for row in rows)
     return join(
         div(
             tag(
                 "table",
-                _head(),
-                tag("tbody", [_row(row, filters, several_servers) for row in rows]),
+                _head(with_budget),
+                tag("tbody", [_row(row, filters, several_servers, with_budget) for row in rows]),
                 class_="ts-table",
             ),
             class_="ts-scroll ts-wide",
@@ -35,7 +37,7 @@ def model_table(rows: Sequence[ModelRow], filters: Filters, *, several_servers: 
     )
 
 
-def _head() -> Html:
+def _head(with_budget: bool) -> Html:
     right = ("req/s", "failed", "queue per request", "latency")
     return tag(
         "thead",
@@ -46,6 +48,7 @@ def _head() -> Html:
             [tag("th", name, class_="ts-right") for name in right],
             tag("th", "latency split"),
             [tag("th", name, class_="ts-right") for name in ("batch / max", "pending", "VRAM")],
+            tag("th", "budget", class_="ts-right") if with_budget else None,
         ),
     )
 
@@ -58,10 +61,12 @@ def _split_legend() -> Html:
     )
 
 
-def _row(row: ModelRow, filters: Filters, several_servers: bool) -> Html:
+def _row(row: ModelRow, filters: Filters, several_servers: bool, with_budget: bool) -> Html:
     head = (tag("td", _name(row, filters, several_servers)), tag("td", _state(row)))
     if row.figures is None or row.reason:
-        cells: list[Html] = [tag("td", span(row.reason), colspan=str(_COLUMNS - 2), class_="ts-why")]
+        cells: list[Html] = [
+            tag("td", span(row.reason), colspan=str(_COLUMNS - 2 + with_budget), class_="ts-why")
+        ]
     else:
         cells = [
             tag(
@@ -80,6 +85,7 @@ def _row(row: ModelRow, filters: Filters, several_servers: bool) -> Html:
             tag("td", _batch(row), class_="ts-right"),
             tag("td", _number(row, "pending", Unit.NONE), class_="ts-right"),
             tag("td", _memory(row), class_="ts-right"),
+            *([tag("td", budget(row.budget), class_="ts-right")] if with_budget else []),
         ]
     severity = row.severity.value if row.severity is not None else ""
     classes = f"{severity} {'ts-stale' if row.stale else ''}".strip() or None
@@ -96,6 +102,8 @@ def _card(row: ModelRow, filters: Filters, several_servers: bool) -> Html:
         ("batch / max", _batch(row)),
         ("pending", _number(row, "pending", Unit.NONE)),
     ]
+    if row.budget is not None:
+        facts.append(("budget", budget(row.budget)))
     hidden = row.figures is None or bool(row.reason) or row.idle
     words = row.reason or (row.why("request_us_mean") if hidden else "")
     return div(

@@ -14,6 +14,7 @@ from signals.definition import Level
 from signals.report import GpuSignals, ModelSignals, Report
 from telemetry.identity import ModelKey
 from telemetry.scrape import FloatArray, Source
+from triage.budget import Budgets
 from triage.context import ServerCoverage
 from triage.finding import Finding, Judgement, Severity
 from triage.verdict import Verdict
@@ -42,6 +43,7 @@ class View:
     judgement: Judgement
     coverage: tuple[ServerCoverage, ...]
     interval_seconds: float
+    budgets: Budgets
     oldest: float | None
     """Time of the oldest figures there can be, unix seconds; None where Prometheus may know older ones."""
     deadline: float
@@ -63,6 +65,7 @@ class View:
             judgement=_about(process.judgement(), chosen),
             coverage=tuple(one for one in process.coverage() if chosen.shows(one.server)),
             interval_seconds=process.interval_seconds(chosen.server),
+            budgets=process.budgets(),
             deadline=time.monotonic() + (PATIENCE_SECONDS if chosen.refresh_seconds else PAUSED_SECONDS),
         )
 
