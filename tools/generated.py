@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 GENERATED: dict[str, tuple[str, str]] = {
     # path: (module, function that returns the whole text)
+    "docs/alerts.md": ("prometheus.reference", "render"),
     "docs/exporter.md": ("tools.exporter_file", "render"),
     "docs/metrics.md": ("tools.metrics_file", "render"),
     "docs/settings.md": ("settings", "reference"),
