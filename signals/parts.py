@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from history.protocol import By
+from signals.ensembles import OverSteps, TimesSteps, UnderOneVersion
 from signals.evaluation import MODEL, NAME, SERVER, Expression
 from signals.expression import (
     Difference,
@@ -11,13 +12,10 @@ from signals.expression import (
     Only,
     OrElse,
     OverModels,
-    OverSteps,
     Rate,
     Ratio,
     Scale,
     Smaller,
-    TimesSteps,
-    UnderOneVersion,
     WhereZero,
 )
 from signals.facts import FactFamily
