@@ -142,6 +142,9 @@ def _parameters(options: argparse.Namespace) -> Parameters:
     for notice in settings.notices:
         if notice.text.startswith(("rules", "slo")):
             print(f"{notice.source}:{notice.line or 1}: {notice.text}", file=sys.stderr)
+    unknown = sorted(set(settings.rules) - {rule.name for rule in load_rulebook().rules})
+    if unknown:
+        raise ValueError(f"the settings name rules that do not exist: {', '.join(unknown)}")
     return Parameters(
         selector=options.selector,
         up_selector=options.up_selector,

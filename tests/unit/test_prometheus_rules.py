@@ -15,9 +15,11 @@ from prometheus import slo
 from prometheus.builder import FOLDER, files, groups, main
 from prometheus.facts import FACTS_IN_PROMQL, NOT_IN_PROMQL
 from prometheus.parameters import Parameters
-from settings import load_settings
+from runtime import Runtime
+from settings import Settings, load_settings
 from signals.definitions import definition
 from telemetry.catalogue import known
+from telemetry.identity import Server
 from telemetry.objective import Objective
 from telemetry.rule_choice import RuleChoice, pattern_expression
 from triage.durations import duration_text, parse_duration
@@ -222,6 +224,9 @@ def test_a_parameter_that_cannot_be_used_is_said_in_a_sentence(
 ) -> None:
     assert main(["--output", str(tmp_path), "--scrape-interval", "often"]) == 2
     assert "'often' is not a duration" in capsys.readouterr().err
+    (tmp_path / "tritonscope.yml").write_text("rules:\n  ModelHang: {enabled: false}\n")
+    assert main(["--output", str(tmp_path), "--settings", str(tmp_path / "tritonscope.yml")]) == 2
+    assert "rules that do not exist: ModelHang" in capsys.readouterr().err
 
 
 # ---- settings
@@ -264,3 +269,14 @@ def test_durations_are_written_as_prometheus_reads_them() -> None:
     for seconds, text in ((300.0, "5m"), (5400.0, "1h30m"), (604800.0, "7d"), (0.5, "500ms"), (0.0, "0s")):
         assert duration_text(seconds) == text
         assert seconds in (0.5, 0.0) or parse_duration(text) == seconds
+
+
+def test_a_server_is_found_by_what_prometheus_calls_it() -> None:
+    servers = (
+        Server("one", "http://a:8000", "http://a:8002"),
+        Server("two", "http://b:8000", "http://b:8002", match=(("namespace", "prod"), ("pod", "triton-1"))),
+    )
+    process = Runtime(Settings(servers=servers))
+    called = {name: process.server_called(name) for name in ("one", "a:8002", "b:8002", "triton-1")}
+    assert called == {"one": "one", "a:8002": "one", "b:8002": "two", "triton-1": "two"}
+    assert [process.server_called(name) for name in ("prod", "c:8002", None)] == [None, None, None]
