@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -102,4 +103,6 @@ def watch(app_url: str, page: str, viewers: int, seconds: float) -> list[Viewer]
         await asyncio.gather(*(one(index, seen) for index, seen in enumerate(people)))
         return people
 
-    return asyncio.run(all_of_them())
+    # In a thread of its own: a browser driver may already run a loop in this one.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(all_of_them())).result()
