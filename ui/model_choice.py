@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from telemetry.identity import ModelKey
+from telemetry.identity import ModelKey, version_number
 from ui.html import div
 from ui.model_rows import ModelRow, model_rows
 from ui.panel import panel
@@ -29,7 +29,7 @@ def choose_model() -> None:
     which, version_of, _ = st.columns([3, 1, 4])
     name = which.selectbox("Model", names, key="model", label_visibility="collapsed")
     mine = [row for row in rows if row.key.name == name]
-    versions = sorted({row.key.version for row in mine}, key=_number, reverse=True)
+    versions = sorted({row.key.version for row in mine}, key=version_number, reverse=True)
     if st.session_state.get("version") not in versions:
         st.session_state["version"] = best_version(mine)
     if len(versions) > 1:
@@ -63,8 +63,4 @@ def pick(rows: Sequence[ModelRow], name: str | None, version: str | None) -> Mod
 def best_version(rows: Sequence[ModelRow]) -> str:
     """The highest ready version of a model's rows, or the highest where none is ready."""
     ready = [row.key.version for row in rows if row.state_class == "ok"]
-    return max(ready or [row.key.version for row in rows], key=_number)
-
-
-def _number(version: str) -> int:
-    return int(version) if version.isdecimal() else -1
+    return max(ready or [row.key.version for row in rows], key=version_number)

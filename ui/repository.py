@@ -14,7 +14,7 @@ from control.policy import CONTROL_REFUSED
 from control.wording import explain_reason
 from history.inventory import ModelFacts
 from telemetry.facts import ModelState
-from telemetry.identity import ModelKey
+from telemetry.identity import ModelKey, version_number
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui import confirm
 from ui.format import clock, raw_tip, since, utc
@@ -78,7 +78,7 @@ def rows(view: View, wanted: str) -> list[RepositoryRow]:
     ready = {(one.key.server, one.key.name) for one in view.inventory.models if one.state is ModelState.READY}
     models = sorted(
         (one for one in view.inventory.models if wanted.casefold() in one.key.name.casefold()),
-        key=lambda one: (one.key.server, one.key.name, -_version_number(one.key.version)),
+        key=lambda one: (one.key.server, one.key.name, -version_number(one.key.version)),
     )
     control = runtime.current().control
     made, seen = [], set()
@@ -318,7 +318,3 @@ def _offers(row: RepositoryRow, view: View) -> tuple[ActionKind, ...]:
 
 def _key(row: RepositoryRow) -> str:
     return "\n".join((row.key.server, row.key.name, row.key.version))
-
-
-def _version_number(version: str) -> int:
-    return int(version) if version.isdecimal() else -1
