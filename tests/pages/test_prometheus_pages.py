@@ -128,7 +128,9 @@ def test_a_long_range_is_drawn_from_prometheus(far: Runtime, open_page: Callable
     assert b'"empty":""' in header
     start, end = json.loads(header[4 : 4 + int.from_bytes(header[:4], "little")])["range"]
     assert b"Prometheus has no batch sizes of this time" in page.charts["histogram"]
-    assert 7 * 86400 <= end - start <= 7 * 86400 + 3600 and time.time() - end < 301
+    assert 7 * 86400 <= end - start <= 7 * 86400 + 3600
+    # A week moves on every 300 s, and what Prometheus fed last may be a minute old by then.
+    assert 0 <= time.time() - end < 300 + 60
 
 
 def test_a_server_that_is_not_configured_opens_by_its_instance(
