@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+
+class Right(StrEnum):
+    """What a person may be allowed to do on a server; the value stands in the settings."""
+
+    VIEW = "view"
+    INFER = "infer"
+    LOAD = "load"
+    """Load, unload and reload, as the files on disk say."""
+    OVERRIDE = "override"
+    """Load with another configuration, and back."""
+    LOAD_RUN = "load-run"
+    LOG = "log"
 
 
 class ActionKind(StrEnum):
@@ -13,26 +27,52 @@ class ActionKind(StrEnum):
     LOAD = "load"
     UNLOAD = "unload"
     RELOAD = "reload"
+    OVERRIDE = "override"
+    """Load with a configuration that is not the file's."""
+    REVERT = "revert"
+    """Back to the configuration on disk."""
     TEST_REQUEST = "test request"
     EXPERIMENT = "experiment"
+    LOAD_RUN = "load run"
+    LOG_LEVEL = "log level"
 
     @property
     def changes_repository(self) -> bool:
         """True for the actions that need --model-control-mode=explicit."""
-        return self in (ActionKind.LOAD, ActionKind.UNLOAD, ActionKind.RELOAD)
+        return self.right in (Right.LOAD, Right.OVERRIDE)
 
     @property
     def doing(self) -> str:
         """The word while it goes on: "loading"."""
         return _DOING[self]
 
+    @property
+    def right(self) -> Right:
+        """The right it needs."""
+        return _RIGHTS[self]
+
 
 _DOING = {
     ActionKind.LOAD: "loading",
     ActionKind.UNLOAD: "unloading",
     ActionKind.RELOAD: "reloading",
+    ActionKind.OVERRIDE: "overriding the configuration of",
+    ActionKind.REVERT: "reverting to its files",
     ActionKind.TEST_REQUEST: "sending a test request to",
     ActionKind.EXPERIMENT: "running an experiment on",
+    ActionKind.LOAD_RUN: "running load on",
+    ActionKind.LOG_LEVEL: "setting the log level of",
+}
+_RIGHTS = {
+    ActionKind.LOAD: Right.LOAD,
+    ActionKind.UNLOAD: Right.LOAD,
+    ActionKind.RELOAD: Right.LOAD,
+    ActionKind.OVERRIDE: Right.OVERRIDE,
+    ActionKind.REVERT: Right.OVERRIDE,
+    ActionKind.TEST_REQUEST: Right.INFER,
+    ActionKind.EXPERIMENT: Right.LOAD_RUN,
+    ActionKind.LOAD_RUN: Right.LOAD_RUN,
+    ActionKind.LOG_LEVEL: Right.LOG,
 }
 
 
@@ -46,7 +86,9 @@ class Action:
     """One wanted write. `version` "" means the whole model; load and unload always mean the whole model.
 
     `token` names the click, see `new_token`. `unload_dependents` also unloads the steps that an ensemble
-    brought with it; Triton keeps those that were loaded by hand.
+    brought with it; Triton keeps those that were loaded by hand. `why` is the reason a person gave.
+    `parameters` are what the journal tells of it beside these: never a secret, a parameter value of a model's
+    configuration or the content of a tensor. `config` is the whole effective configuration of an override.
     """
 
     kind: ActionKind
@@ -56,6 +98,9 @@ class Action:
     who: str = "local"
     token: str = field(default_factory=new_token)
     unload_dependents: bool = False
+    why: str = ""
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    config: Mapping[str, object] | None = None
 
     @property
     def target(self) -> str:

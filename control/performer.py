@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from traceback import format_exc
 
-from control.actions import Action, ActionKind, Conclusion, Outcome, Record
+from control.actions import Action, ActionKind, Conclusion, Outcome, Record, Right
 from control.journal import Journal
 from control.policy import Policy
 from telemetry.errors import AlreadyRunning, TritonscopeError
@@ -174,12 +174,14 @@ class Performer:
 def lock_of(action: Action) -> tuple[str, ...]:
     """Actions with an equal lock never run at the same time.
 
-    One repository action per model, one experiment per server; test requests may run side by side.
+    One repository action per model, one load run or experiment per server; test requests may run side by side.
     """
     if action.kind.changes_repository:
         return ("repository", action.server, action.model)
-    if action.kind is ActionKind.EXPERIMENT:
-        return ("experiment", action.server)
+    if action.kind.right is Right.LOAD_RUN:
+        return ("load run", action.server)
+    if action.kind is ActionKind.LOG_LEVEL:
+        return ("log level", action.server)
     return ("token", action.token)
 
 
