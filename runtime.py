@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from collectors.config import ConfigCollector, ready_models
 from collectors.exporter_families import instance_of
 from collectors.plan import jobs_for
 from collectors.poller import Job, Poller
@@ -20,42 +17,25 @@ from control.actions import Record
 from control.facade import Control
 from control.telling_journal import TellingJournal
 from experiments.fresh_reader import FreshReader
-from history.events import Event, EventKind, EventLog
+from history.events import EventLog
+from history.followup import FollowUp
 from history.inventory import Inventory
-from history.moment import Moment
 from history.protocol import Frame, Grid, History
 from history.remote import Remote
 from history.ring import Ring
 from settings import MIN_LIVE_INTERVALS, Settings, load_settings
 from signals.definition import Level
-from signals.evaluate import report_of
-from signals.facts import SignalFacts
-from signals.fleet import Fleet, fleet, workloads_of
-from signals.ranges import signal_range
+from signals.fleet import Fleet
 from signals.report import Report
 from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
 from telemetry.scrape import Scrape, Source
-from triage.budget import Budgets, budgets
-from triage.context import Context, ServerCoverage
-from triage.coverage import seen_through, server_coverage
-from triage.engine import judge
+from triage.budget import Budgets
+from triage.context import ServerCoverage
+from triage.figures import Effort, Figures
 from triage.finding import Judgement
 from triage.rulebook import Rulebook, load_rulebook
-from triage.verdict import Clock, Verdict, local_clock, verdict
-
-_LOADED_ANEW = (EventKind.LOAD, EventKind.RELOAD, EventKind.RESTART, EventKind.UP, EventKind.VERSION)
-_EVENT_MEMORY_SECONDS = 60.0
-FLEET_SECONDS = 30.0
-"""How often the replicas of a fleet are compared anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """What deriving figures costs: how often a report was computed, and how long the last one took."""
-
-    reports: int
-    last_report_seconds: float | None
+from triage.verdict import Clock, Verdict, local_clock
 
 
 class Runtime:
@@ -68,10 +48,18 @@ class Runtime:
         if settings.prometheus is not None:
             self.remote = Remote(settings.prometheus, settings.servers, self.ring, self)
         self.events = EventLog()
-        self._rulebook = rulebook if rulebook is not None else load_rulebook()
-        self._configs: dict[str, ConfigCollector] = {}
-        self._ready: dict[str, Mapping[str, Hashable]] = {}
-        self._followed: dict[str, frozenset[Event]] = {}
+        # The poller is looked up at every call: it is made below.
+        self._followup = FollowUp(
+            self.ring, self.events, lambda server, source: self.poller.poke(server, source), self._came_back
+        )
+        self._figures = Figures(
+            self,
+            self.ring,
+            self.remote,
+            rulebook if rulebook is not None else load_rulebook(),
+            choices=settings.rules,
+            objectives=settings.slo,
+        )
         self.control: Control | None = Control(
             lambda: self.servers,
             FreshReader(lambda: self.servers),
@@ -79,9 +67,6 @@ class Runtime:
             journal=TellingJournal(self._acted),
         )
         self.poller = Poller((job for server in self.servers for job in self._jobs(server)), self)
-        self._lock = threading.Lock()
-        self._moment: Moment | None = None
-        self._effort = Effort(0, None)
 
     # ---- life
 
@@ -112,7 +97,7 @@ class Runtime:
     @property
     def history(self) -> History:
         """Numbers over time: of this process, and before it of Prometheus where there is one."""
-        return self.ring if self.remote is None else self.remote.history
+        return self._figures.history
 
     def interval_seconds(self, server: str | None = None) -> float:
         """Between two readings of a server; without one, of the one that is read least often."""
@@ -125,41 +110,41 @@ class Runtime:
         """The window of rates and means: the live window, but never under four readings."""
         return max(self.settings.live_window_seconds, MIN_LIVE_INTERVALS * self.interval_seconds())
 
+    @property
+    def fresh_seconds(self) -> float:
+        """How old the last samples of a server may be that is read through Prometheus."""
+        return MIN_LIVE_INTERVALS * self.interval_seconds()
+
     def accept(self, scrape: Scrape) -> None:
         """Take one scrape into the history and the events: the poller's sink."""
         self.ring.accept(scrape)
-        if scrape.source is Source.INDEX:
-            self._follow_index(scrape.server)
-        before = self.events.revision
-        self.events.accept(scrape)
-        if self.events.revision != before:
-            self._follow_events(scrape)
+        self._followup.accept(scrape)
 
     # ---- figures
 
     def now(self) -> float:
         """Unix time of the figures: the newest attempt at a metrics page; wall clock before the first."""
-        return self._current_moment().at
+        return self._figures.now()
 
     def report(self) -> Report:
         """All signals at `now()` over the live window."""
-        return self._current_moment().once("report", self._report)
+        return self._figures.report()
 
     def inventory(self) -> Inventory:
         """All models of all servers and what is known about them."""
-        return self._current_moment().once("inventory", self._inventory)
+        return self._figures.inventory()
 
     def judgement(self) -> Judgement:
         """The findings of triage, most harmful first."""
-        return self._current_moment().once("judgement", lambda: judge(self._rulebook, self._context()))
+        return self._figures.judgement()
 
     def budgets(self) -> Budgets:
         """How the objectives of `slo:` fared within the last hour, by model."""
-        return self._current_moment().once("budgets", lambda: budgets(self._context()))
+        return self._figures.budgets()
 
     def verdict(self, judgement: Judgement, clock: Clock = local_clock) -> Verdict:
         """The one sentence for a judgement (the whole one, or what is left of it for one server)."""
-        return verdict(judgement, self._context(), clock)
+        return self._figures.verdict(judgement, clock)
 
     def signal_range(
         self,
@@ -177,97 +162,22 @@ class Runtime:
         Waits for Prometheus until `deadline` (`time.monotonic()`), None = not at all: until it has answered,
         what it told before is used.
         """
-        window = max(self.window_seconds, grid.step_seconds)
-        where = {"level": level, "server": server, "model": model, "version": version}
-        remote, inventory = self.remote, self.inventory()
-
-        def compute() -> Frame:
-            return signal_range(self.history, inventory, name, grid, window, **where)  # type: ignore[arg-type]
-
-        key = (name, grid, level, server, model, version, remote.revision if remote is not None else 0)
-        if remote is None:
-            return self._current_moment().once(key, compute)
-        limit = time.monotonic() if deadline is None else deadline
-        return self._current_moment().once(key, lambda: remote.patiently(compute, limit))
+        return self._figures.signal_range(
+            name, grid, level=level, server=server, model=model, version=version, deadline=deadline
+        )
 
     def fleet(self, *, deadline: float | None = None) -> Fleet:
         """Workloads with their replicas side by side; waits for Prometheus as `signal_range` does."""
-        remote, facts = self.remote, SignalFacts.of(self.inventory())
-        workload_of = {server.id: server.workload for server in self.servers}
-        if remote is None or remote.status().error:
-            mine = workloads_of(workload_of)
-            return self._current_moment().once("fleet", lambda: fleet(self.ring, facts, mine, self.now()))
-        known = {one.server: one.workload for one in remote.targets().targets if one.alive}
-        workloads = workloads_of(
-            known | {name: workload for name, workload in workload_of.items() if workload}
-        )
-        at = time.time() // FLEET_SECONDS * FLEET_SECONDS
-        limit = time.monotonic() if deadline is None else deadline
-        everywhere = remote.everywhere
-        return self._current_moment().once(
-            ("fleet", at, remote.revision),
-            lambda: remote.patiently(lambda: fleet(everywhere, facts, workloads, at), limit),
-        )
+        return self._figures.fleet(deadline)
 
     def coverage(self) -> tuple[ServerCoverage, ...]:
         """How well each server can be seen now; ages count to the wall clock."""
-        now, remote = time.time(), self.remote
-        found = [server_coverage(self.ring, server, now) for server in self.servers]
-        if remote is None:
-            return tuple(found)
-        why, fresh = remote.status().error, MIN_LIVE_INTERVALS * self.interval_seconds()
-        return tuple(seen_through(one, why, fresh) if remote.fed(one.server) else one for one in found)
+        return self._figures.coverage()
 
     @property
     def effort(self) -> Effort:
         """What computing reports costs."""
-        return self._effort
-
-    def _report(self) -> Report:
-        start = time.perf_counter()
-        ids = [server.id for server in self.servers]
-        report = report_of(self.ring, ids, self.now(), self.window_seconds, inventory=self.inventory())
-        self._effort = Effort(self._effort.reports + 1, time.perf_counter() - start)
-        return report
-
-    def _inventory(self) -> Inventory:
-        return Inventory.of(self.ring, [server.id for server in self.servers])
-
-    def _context(self) -> Context:
-        return self._current_moment().once("context", self._new_context)
-
-    def _new_context(self) -> Context:
-        span = self.ring.span()
-        return Context(
-            report=self.report(),
-            history=self.ring,
-            inventory=self.inventory(),
-            coverage=self.coverage(),
-            now=time.time(),
-            interval_seconds=self.interval_seconds(),
-            history_from=span[0] if span is not None else None,
-            choices=self.settings.rules,
-            objectives=self.settings.slo,
-        )
-
-    def _current_moment(self) -> Moment:
-        revision = self.ring.revision
-        with self._lock:
-            if self._moment is None or self._moment.revision != revision:
-                self._moment = Moment(revision, self._newest_attempt())
-            return self._moment
-
-    def _newest_attempt(self) -> float:
-        for sources in ((Source.METRICS,), tuple(Source)):
-            times = [
-                scrape.at
-                for server in self.servers
-                for source in sources
-                if (scrape := self.ring.latest(server.id, source)) is not None
-            ]
-            if times:
-                return max(times)
-        return time.time()
+        return self._figures.effort
 
     # ---- who is who
 
@@ -316,56 +226,15 @@ class Runtime:
     # ---- polling
 
     def _jobs(self, server: Server) -> list[Job]:
-        jobs = jobs_for(server, self.settings.refresh_seconds, lambda: self._ready_models(server.id))
-        for job in jobs:
-            if isinstance(job.collector, ConfigCollector):
-                self._configs[server.id] = job.collector
-        return jobs
+        ready = self._followup.ready_models
+        return self._followup.watch(jobs_for(server, self.settings.refresh_seconds, lambda: ready(server.id)))
 
-    def _ready_models(self, server_id: str) -> Mapping[str, Hashable] | None:
-        return ready_models(
-            self._newest_payload(server_id, Source.INDEX), self._newest_payload(server_id, Source.STATISTICS)
-        )
-
-    def _newest_payload(self, server_id: str, source: Source) -> Any:
-        """What the newest attempt brought, None if it failed: then nothing is known about now."""
-        scrape = self.ring.latest(server_id, source)
-        return scrape.payload if scrape is not None and scrape.ok else None
-
-    def _follow_index(self, server_id: str) -> None:
-        """Models that became ready have a configuration to read: not only at its next time."""
-        ready = self._ready_models(server_id)
-        if ready is not None and ready != self._ready.get(server_id):
-            self._ready[server_id] = ready
-            self.poller.poke(server_id, Source.CONFIG)
-
-    def _follow_events(self, scrape: Scrape) -> None:
-        # A reload is only known at the reading after the one that showed it: look a little further back.
-        recent = self.events.events(since=scrape.at - _EVENT_MEMORY_SECONDS, server=scrape.server)
-        followed = self._followed.get(scrape.server, frozenset())
-        self._followed[scrape.server] = frozenset(recent)
-        for event in recent:
-            if event in followed:
-                continue
-            if event.kind in _LOADED_ANEW:
-                self._reread(scrape.server, event.model.name if event.model else None)
-            if event.kind in (EventKind.RESTART, EventKind.UP) and self.control is not None:
-                self.control.server_restarted(scrape.server)
-
-    def _reread(self, server_id: str, model: str | None) -> None:
-        collector = self._configs.get(server_id)
-        if collector is not None:
-            collector.reread(model)
-            self.poller.poke(server_id, Source.CONFIG)
+    def _came_back(self, server_id: str) -> None:
+        if self.control is not None:
+            self.control.server_restarted(server_id)
 
     def _acted(self, record: Record) -> None:
-        """An action on the repository was sent or has ended: look at once what became of it."""
-        server_id = record.action.server
-        self.poller.poke(server_id, Source.INDEX)
-        if not record.running:
-            self._reread(server_id, record.action.model)
-            for source in (Source.METRICS, Source.STATISTICS):
-                self.poller.poke(server_id, source)
+        self._followup.acted(record.action.server, record.action.model, ended=not record.running)
 
 
 _process_lock = threading.Lock()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import runtime as runtime_module
+import triage.figures as figures_module
 from collectors.exposition import SeriesCache, read_page
 from collectors.repository import index_samples
 from collectors.statistics import parse_statistics, statistics_samples
@@ -123,7 +124,7 @@ def test_ten_viewers_cost_one_computation(process: Runtime) -> None:
 def test_a_failed_computation_is_tried_again(process: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     Feed(process).page(START, "b07_overload_t0.prom")
     with monkeypatch.context() as patch:
-        patch.setattr(runtime_module, "report_of", lambda *_a, **_k: 1 / 0)
+        patch.setattr(figures_module, "report_of", lambda *_a, **_k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             process.report()
     assert process.report().at == START
