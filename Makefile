@@ -64,6 +64,10 @@ bench: setup ## Benchmarks: page reader, ring memory, report time; figures, not 
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.exporter
 
+.PHONY: trial
+trial: setup .tools/prometheus/.ready ## Five minutes of boards, rules and app on the real thing; prints the live difference per signal
+	TRIAL_SECONDS=300 $(PYTEST) -q tests/integration/test_trial.py
+
 .PHONY: screenshots
 screenshots: setup $(VENV)/.browser ## Take every page's screenshots on the real sandbox into docs/screenshots/
 	$(BIN)/python -m tools.screenshots

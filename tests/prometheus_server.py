@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -25,14 +25,25 @@ PROMTOOL = BINARY.with_name("promtool")
 class PrometheusServer:
     """Debian's Prometheus on a free port, scraping some pages; a context manager, ended by its pid."""
 
-    def __init__(self, folder: Path, pages: Mapping[str, str], *, every_seconds: float = 1.0) -> None:
-        """`pages`: job -> address of its page; every series gets instance="sandbox"."""
+    def __init__(
+        self,
+        folder: Path,
+        pages: Mapping[str, str],
+        *,
+        every_seconds: float = 1.0,
+        rules: Sequence[Path] = (),
+        rules_every_seconds: float = 5.0,
+    ) -> None:
+        """`pages`: job -> address of its page; every series gets instance="sandbox". `rules`: rule files."""
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         self._folder = folder
         self._port = port
         self._config = folder / "prometheus.yml"
-        self._config.write_text(json.dumps(_config(pages, every_seconds)), encoding="utf-8")
+        config = _config(pages, every_seconds)
+        config["global"]["evaluation_interval"] = f"{rules_every_seconds:g}s"
+        config["rule_files"] = [str(file) for file in rules]
+        self._config.write_text(json.dumps(config), encoding="utf-8")
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -73,6 +84,11 @@ class PrometheusServer:
         return self._ask(
             "query_range", {"query": text, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
         )
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Every rule that is loaded, with its health and the alerts it has raised."""
+        answer = requests.get(f"{self.url}/api/v1/rules", timeout=20).json()
+        return [rule for group in answer["data"]["groups"] for rule in group["rules"]]
 
     def _ask(self, what: str, parameters: dict[str, str]) -> list[dict[str, Any]]:
         answer = requests.get(f"{self.url}/api/v1/{what}", params=parameters, timeout=20).json()
