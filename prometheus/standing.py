@@ -7,10 +7,9 @@ is 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 
-from history.protocol import Frame
-from signals.evaluation import Dialect, Evaluation, Expression
+from signals.evaluation import Expression
 from signals.expression import Gauge, Increase, OrElse, Rate, Ratio, Scale, Sum, WhereZero
 
 
@@ -24,7 +23,7 @@ def standing(expression: Expression) -> Expression:
         case OrElse():
             if _is_part_of(expression.one, expression.other):
                 return standing(expression.other)
-            return _Both(standing(expression.one), standing(expression.other))
+            return _both(standing(expression.one), standing(expression.other))
         case Ratio():
             return standing(expression.above)
         case Sum():
@@ -46,18 +45,6 @@ def _is_part_of(one: Expression, other: Expression) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Both(Expression):
+def _both(one: Expression, other: Expression) -> Expression:
     """Two counters of the same thing: whichever is there, both where both are: one may be off."""
-
-    one: Expression
-    other: Expression
-
-    def evaluate(self, evaluation: Evaluation) -> Frame:
-        """Only its text is asked for."""
-        raise NotImplementedError("a standing value is not evaluated over a history")
-
-    def promql(self, dialect: Dialect) -> str:
-        """`((one + other) or one or other)`."""
-        one, other = self.one.promql(dialect), self.other.promql(dialect)
-        return f"(({one} + {other}) or {one} or {other})"
+    return OrElse(OrElse(Sum(one, other), one), other)
