@@ -7,8 +7,9 @@
         reader=FreshReader(lambda: runtime.servers),  # experiments.fresh_reader, or another ServerReader
         is_sandbox=runtime.is_sandbox,                # True only if GET /v2 gave the id this run chose
     )
-    control.decide("sandbox", ActionKind.UNLOAD, "resnet18")  # Decision(allowed, reason): what a button shows
-    job = control.perform(Action(ActionKind.UNLOAD, "sandbox", "resnet18"))  # at once; runs in its own thread
+    me = ui.person.me()                           # or telemetry.access.LOCAL outside pages
+    control.decide("sandbox", ActionKind.UNLOAD, "resnet18", by=me)  # Decision(allowed, reason): for a button
+    job = control.perform(Action(ActionKind.UNLOAD, "sandbox", "resnet18"), by=me)  # at once, in a thread
     job.record        # Record: stage and elapsed while it runs, outcome and sentence afterwards
     control.records() # what was done, newest first: the page, and the marks on charts
     control.control_mode("sandbox")          # "explicit", "none or poll", or None while nobody has asked it

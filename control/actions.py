@@ -7,18 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-
-class Right(StrEnum):
-    """What a person may be allowed to do on a server; the value stands in the settings."""
-
-    VIEW = "view"
-    INFER = "infer"
-    LOAD = "load"
-    """Load, unload and reload, as the files on disk say."""
-    OVERRIDE = "override"
-    """Load with another configuration, and back."""
-    LOAD_RUN = "load-run"
-    LOG = "log"
+from telemetry.access import Right
 
 
 class ActionKind(StrEnum):
@@ -121,6 +110,15 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryChange:
+    """Memory in use before and after an action, bytes; None where it was not reported. `where`: "GPU 0"."""
+
+    where: str
+    before_bytes: float | None
+    after_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Conclusion:
     """The end of an action: one sentence, the raw text behind the fold, and what it yielded."""
 
@@ -128,24 +126,27 @@ class Conclusion:
     sentence: str
     detail: str | None = None
     result: object = None
+    memory: tuple[MemoryChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One action in the journal. Times are unix seconds; `ended_at` and `outcome` are None while it runs.
 
-    `stage` says what is going on now ("loading"); `sentence` is the outcome in words.
+    `stage` says what is going on now ("loading"); `sentence` is the outcome in words. `sent` is None where it
+    cannot be known: the process ended between writing the action down and its outcome.
     """
 
     id: int
     action: Action
     started_at: float
     stage: str
-    sent: bool = False
+    sent: bool | None = False
     ended_at: float | None = None
     outcome: Outcome | None = None
     sentence: str = ""
     detail: str | None = None
+    memory: tuple[MemoryChange, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -170,4 +171,5 @@ class Record:
             outcome=conclusion.outcome,
             sentence=conclusion.sentence,
             detail=conclusion.detail,
+            memory=conclusion.memory,
         )

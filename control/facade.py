@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from control.actions import Action, ActionKind, Record
 from control.journal import Journal
@@ -11,6 +12,7 @@ from control.policy import Decision, Policy
 from control.ports import ServerReader
 from control.repository_actions import RepositoryActions
 from control.repository_watch import Patience
+from telemetry.access import Identity
 from telemetry.errors import InvalidRequest
 from telemetry.identity import Server
 
@@ -38,12 +40,12 @@ class Control:
         self._performer = Performer(self.policy, self.journal)
         self._repository = RepositoryActions(reader, self.policy.note_control_mode, patience or Patience())
 
-    def decide(self, server_id: str, kind: ActionKind, model: str = "") -> Decision:
-        """May this be done? The reason is what a switched-off button or a read-only banner shows."""
-        return self.policy.decide(server_id, kind, model)
+    def decide(self, server_id: str, kind: ActionKind, model: str = "", *, by: Identity) -> Decision:
+        """May this person do this? The reason is what a switched-off button or a read-only banner shows."""
+        return self.policy.decide(server_id, kind, model, by=by)
 
-    def perform(self, action: Action, work: Work | None = None) -> Job:
-        """Begin an action and return at once; every write of the product goes through here.
+    def perform(self, action: Action, work: Work | None = None, *, by: Identity) -> Job:
+        """Begin an action for this person and return at once; every write of the product goes through here.
 
         Load, unload and reload bring their own work; a test request or an experiment hands it in.
         Raises NotAllowed, AlreadyRunning or InvalidRequest when nothing was begun.
@@ -52,7 +54,7 @@ class Control:
             work = self._repository.run
         if work is None:
             raise InvalidRequest(f"Nothing to do was given for this {action.kind.value}.")
-        return self._performer.perform(action, work)
+        return self._performer.perform(replace(action, who=by.name), work, by=by)
 
     def job(self, record_id: int) -> Job | None:
         """The job of a record: progress and result; None if it was forgotten."""

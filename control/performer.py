@@ -9,9 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from traceback import format_exc
 
-from control.actions import Action, ActionKind, Conclusion, Outcome, Record, Right
+from control.actions import Action, ActionKind, Conclusion, Outcome, Record
 from control.journal import Journal
 from control.policy import Policy
+from telemetry.access import Identity, Right
 from telemetry.errors import AlreadyRunning, TritonscopeError
 from telemetry.identity import Server
 
@@ -109,8 +110,8 @@ class Performer:
         self._busy: dict[tuple[str, ...], Job] = {}
         self._by_token: OrderedDict[str, Job] = OrderedDict()
 
-    def perform(self, action: Action, work: Work) -> Job:
-        """Start the action and return at once.
+    def perform(self, action: Action, work: Work, *, by: Identity) -> Job:
+        """Start the action for this person and return at once.
 
         Raises NotAllowed or AlreadyRunning when nothing was begun. A token that was used before gives the
         job of that time: nothing is begun a second time.
@@ -119,7 +120,7 @@ class Performer:
             known = self._by_token.get(action.token)
             if known is not None:
                 return known
-            server = self.policy.check(action)
+            server = self.policy.check(action, by=by)
             lock = lock_of(action)
             if lock in self._busy:
                 raise already_running(self._busy[lock].record)
@@ -174,7 +175,7 @@ class Performer:
 def lock_of(action: Action) -> tuple[str, ...]:
     """Actions with an equal lock never run at the same time.
 
-    One repository action per model, one load run or experiment per server; test requests may run side by side.
+    One repository action per model, one load run or experiment per server; test requests run side by side.
     """
     if action.kind.changes_repository:
         return ("repository", action.server, action.model)

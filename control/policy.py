@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from control.actions import Action, ActionKind
+from telemetry.access import How, Identity
 from telemetry.errors import NotAllowed
 from telemetry.identity import Server, is_http_addressable
 
@@ -33,7 +34,8 @@ class Policy:
     """Decides per server and action.
 
     Allowed is only what goes to our own sandbox (`is_sandbox`: GET /v2 answered with the random id this run
-    gave its server) or to a server whose settings say `control: true`. Buttons show the same reason.
+    gave its server) or to a server whose settings say `control: true`, and is asked for by a person who has
+    the right to it there. Buttons show the same reason.
     """
 
     def __init__(self, servers: Callable[[], Sequence[Server]], is_sandbox: Callable[[str], bool]) -> None:
@@ -46,14 +48,17 @@ class Policy:
         """The configured server of that id, None if there is none."""
         return next((server for server in self._servers() if server.id == server_id), None)
 
-    def decide(self, server_id: str, kind: ActionKind, model: str = "") -> Decision:
-        """May `kind` be done to `model` on this server? Asks nobody but `is_sandbox`."""
+    def decide(self, server_id: str, kind: ActionKind, model: str = "", *, by: Identity) -> Decision:
+        """May this person do `kind` to `model` on this server? Asks nobody but `is_sandbox`."""
         server = self.server(server_id)
-        if server is None:
+        # A server that this person may not see does not exist for them.
+        if server is None or not by.sees(server_id):
             return Decision(False, f"No server {server_id!r} is configured.")
-        right = self._right(server)
+        right = self._switched_on(server)
         if not right.allowed:
             return right
+        if not by.may(kind.right, server_id):
+            return Decision(False, _no_right(kind, server_id, by))
         if server.http_url is None:
             return Decision(
                 False, f"{server.id} has no HTTP address in the settings: nothing can be sent to it."
@@ -64,9 +69,9 @@ class Policy:
             return Decision(False, CONTROL_REFUSED)
         return right
 
-    def check(self, action: Action) -> Server:
+    def check(self, action: Action, *, by: Identity) -> Server:
         """The server to send to; raises NotAllowed with the reason the buttons show."""
-        decision = self.decide(action.server, action.kind, action.model)
+        decision = self.decide(action.server, action.kind, action.model, by=by)
         server = self.server(action.server)
         if not decision.allowed or server is None:
             raise NotAllowed(decision.reason)
@@ -87,7 +92,7 @@ class Policy:
         with self._lock:
             self._control_modes.pop(server_id, None)
 
-    def _right(self, server: Server) -> Decision:
+    def _switched_on(self, server: Server) -> Decision:
         if self._is_sandbox(server.id):
             return Decision(True, f"{server.id} is the sandbox this run started.")
         if server.control:
@@ -103,3 +108,10 @@ class Policy:
             f"Read-only: control of {server.id} is not switched on. "
             "To allow it, write control: true at this server in tritonscope.yml.",
         )
+
+
+def _no_right(kind: ActionKind, server_id: str, by: Identity) -> str:
+    right = f"the right {kind.right.value!r} on {server_id}"
+    if by.how is How.ANONYMOUS:
+        return f"You are not signed in: this needs {right}."
+    return f"{by.name} may not do this: it needs {right}, which the settings (`access:`) do not give."

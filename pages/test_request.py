@@ -11,6 +11,7 @@ from ui.html import div
 from ui.live import live
 from ui.model_choice import choose_model, chosen_model
 from ui.panel import panel
+from ui.person import me
 from ui.view import View
 
 shell.guard()
@@ -35,7 +36,7 @@ def refusal_of(kind: ActionKind, key) -> str:
     control = runtime.current().control
     if control is None:
         return OFF
-    decision = control.decide(key.server, kind, key.name)
+    decision = control.decide(key.server, kind, key.name, by=me())
     return "" if decision.allowed else decision.reason
 
 

@@ -17,6 +17,7 @@ from ui.filters import Filters
 from ui.format import counted
 from ui.html import Html, div, link, span, tag
 from ui.panel import panel
+from ui.person import me
 from ui.view import View
 
 _ASKED = "repository_asked"
@@ -93,7 +94,7 @@ def send(unload_dependents: bool = False) -> None:
         asked.kind, asked.server, asked.model, token=asked.token, unload_dependents=unload_dependents
     )
     try:
-        control.perform(action)
+        control.perform(action, by=me())
     except ControlError as error:
         st.session_state[_TOLD] = Told(error.sentence)
 
@@ -114,7 +115,7 @@ def _question(asked: Asked) -> None:
         help="Triton unloads the steps that came with the ensemble and keeps those that were loaded by hand.",
     )
     control = runtime.current().control
-    decision = control.decide(asked.server, asked.kind, asked.model) if control is not None else None
+    decision = control.decide(asked.server, asked.kind, asked.model, by=me()) if control is not None else None
     stay, go = st.columns(2)
     # The first choice, in focus order and in looks, is to leave everything as it is.
     stay.button("Leave it", type="primary", width="stretch", on_click=leave, key="leave")

@@ -20,6 +20,7 @@ from ui import confirm
 from ui.format import clock, raw_tip, since, utc
 from ui.html import Child, Html, div, join, link, span, tag
 from ui.model_rows import STATES
+from ui.person import me
 from ui.view import View
 
 OFF = "Control is switched off in the settings: this page only shows."
@@ -144,7 +145,7 @@ def banners(view: View) -> list[Html]:
         return [_banner("READ-ONLY", OFF)]
     made = []
     for one in view.coverage:
-        decision = control.decide(one.server, ActionKind.LOAD)
+        decision = control.decide(one.server, ActionKind.LOAD, by=me())
         if decision.allowed:
             continue
         refused = decision.reason == CONTROL_REFUSED
@@ -294,7 +295,7 @@ def _buttons(row: RepositoryRow, view: View) -> Iterator[Html]:
         elif row.running is not None:
             refusal = f"{row.running.action.kind.doing} it is under way"
         else:
-            decision = control.decide(key.server, kind, key.name)
+            decision = control.decide(key.server, kind, key.name, by=me())
             refusal = "" if decision.allowed else decision.reason
         yield confirm.button(kind.value, kind.value, key.server, key.name, view.filters, refusal)
     if row.facts.state is ModelState.READY:

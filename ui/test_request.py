@@ -27,6 +27,7 @@ from telemetry.facts import ModelConfig, ModelState, TensorSpec
 from telemetry.identity import ModelKey
 from ui.html import Html, div, span, tag
 from ui.panel import panel
+from ui.person import me
 from ui.view import View
 
 TYPED, RANDOM, ZEROS, FILE, IMAGE, BYTES = "typed", "random", "zeros", ".npy file", "picture", "any file"
@@ -150,7 +151,7 @@ def start(session: str, kind: ActionKind, prepared: Prepared, work: Work) -> Non
     request = prepared.request
     st.session_state.pop(f"{session} refused", None)
     try:
-        job = control.perform(Action(kind, request.server, request.model, request.version), work)
+        job = control.perform(Action(kind, request.server, request.model, request.version), work, by=me())
     except ControlError as error:
         st.session_state[f"{session} refused"] = error.sentence
         return

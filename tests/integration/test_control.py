@@ -13,6 +13,7 @@ from control.actions import Action, ActionKind, Outcome
 from control.policy import CONTROL_REFUSED
 from control.repository_watch import Patience
 from sandbox.repository import FAULT_MODELS
+from telemetry.access import LOCAL
 from telemetry.errors import AlreadyRunning
 from telemetry.facts import ModelState
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, answer, floats, started_lab
@@ -84,7 +85,7 @@ class TestLoadAndUnload:
         def click() -> None:
             barrier.wait()
             try:
-                lab.control.perform(Action(ActionKind.LOAD, "lab", "batch_add_model"))
+                lab.control.perform(Action(ActionKind.LOAD, "lab", "batch_add_model"), by=LOCAL)
                 answers.append("begun")
             except AlreadyRunning as refusal:
                 answers.append(refusal.sentence)
@@ -118,7 +119,7 @@ class TestFailures:
     def test_a_load_outlives_its_client_and_is_not_sent_again(self, lab: Lab) -> None:
         lab.sandbox.add_model(FAULT_MODELS["slow_load"], name="slow", parameters={"load_seconds": "5"})
         control = lab.make_control(Patience(call_seconds=2.0, stuck_seconds=3.0))
-        job = control.perform(Action(ActionKind.LOAD, "lab", "slow"))
+        job = control.perform(Action(ActionKind.LOAD, "lab", "slow"), by=LOCAL)
         stages = set()
         while job.record.running:
             stages.add(job.record.stage)
@@ -185,8 +186,8 @@ def test_a_server_in_mode_none_refuses_once_and_the_buttons_know_it() -> None:
         assert (record.outcome, record.sentence) == (Outcome.FAILED, CONTROL_REFUSED)
         assert record.detail is not None and "if polling is enabled" in record.detail
         for kind in (ActionKind.LOAD, ActionKind.UNLOAD, ActionKind.RELOAD):
-            assert lab.control.decide("lab", kind, "batch_add_model").reason == CONTROL_REFUSED
-        assert lab.control.decide("lab", ActionKind.TEST_REQUEST, "batch_add_model").allowed
+            assert lab.control.decide("lab", kind, "batch_add_model", by=LOCAL).reason == CONTROL_REFUSED
+        assert lab.control.decide("lab", ActionKind.TEST_REQUEST, "batch_add_model", by=LOCAL).allowed
         # A server that goes away under way is told, and what became of the action is not guessed.
         lab.control.server_restarted("lab")
         lab.sandbox.kill(signal.SIGKILL)
@@ -200,7 +201,7 @@ def test_what_became_of_a_load_is_not_guessed_when_the_server_dies_under_way() -
     with started_lab("batch_add_model") as lab:
         lab.sandbox.add_model(FAULT_MODELS["slow_load"], name="slow", parameters={"load_seconds": "20"})
         control = lab.make_control(Patience(unreachable_seconds=1.0))
-        job = control.perform(Action(ActionKind.LOAD, "lab", "slow"))
+        job = control.perform(Action(ActionKind.LOAD, "lab", "slow"), by=LOCAL)
         while ModelState.LOADING not in lab.states("slow"):
             assert job.wait(0.05).running
         lab.sandbox.kill(signal.SIGKILL)

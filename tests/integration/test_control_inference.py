@@ -27,6 +27,7 @@ from control.tensors import (
 from control.test_requests import test_request_work
 from experiments.fresh_reader import FreshReader
 from sandbox.repository import FAULT_MODELS
+from telemetry.access import LOCAL
 from telemetry.errors import InvalidRequest, SourceError
 from telemetry.facts import ModelConfig, TensorSpec
 from telemetry.identity import Server
@@ -123,7 +124,9 @@ class TestRequests:
         work = test_request_work(
             lab.reader, config, InferenceRequest("lab", "short_queue", "", (floats("IN", 1.0),))
         )
-        record = lab.control.perform(Action(ActionKind.TEST_REQUEST, "lab", "short_queue"), work).wait(10)
+        record = lab.control.perform(
+            Action(ActionKind.TEST_REQUEST, "lab", "short_queue"), work, by=LOCAL
+        ).wait(10)
         assert (record.outcome, record.sentence) == (
             Outcome.FAILED,
             "short_queue is not loaded: load it first",
@@ -170,7 +173,7 @@ def fault(url: str, config: ModelConfig, reader: FreshReader) -> str:
     control = Control(lambda: (server,), reader, lambda server_id: False)
     request = InferenceRequest("odd", config.name, "", (floats("INPUT_A", 1.0), floats("INPUT_B", 1.0)), 2.0)
     work = test_request_work(NoStatistics(), config, request)
-    record = control.perform(Action(ActionKind.TEST_REQUEST, "odd", config.name), work).wait(20)
+    record = control.perform(Action(ActionKind.TEST_REQUEST, "odd", config.name), work, by=LOCAL).wait(20)
     assert record.outcome is Outcome.FAILED
     return record.sentence
 
@@ -206,7 +209,9 @@ def test_a_restricted_server_is_called_restricted_and_the_header_opens_everythin
         work = test_request_work(
             NoStatistics(), config, InferenceRequest("lab", "batch_add_model", "", tensors)
         )
-        record = lab.control.perform(Action(ActionKind.TEST_REQUEST, "lab", "batch_add_model"), work).wait(10)
+        record = lab.control.perform(
+            Action(ActionKind.TEST_REQUEST, "lab", "batch_add_model"), work, by=LOCAL
+        ).wait(10)
         assert record.outcome is Outcome.FAILED
         assert record.sentence.endswith(
             "restricts inference (HTTP 403): add the header it expects to the settings"

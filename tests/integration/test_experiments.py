@@ -19,6 +19,7 @@ from experiments.fresh_reader import FreshReader
 from experiments.serial_vs_concurrent import Comparison, Progress, experiment_work
 from sandbox import Sandbox, SandboxOptions
 from sandbox.repository import FAULT_MODELS
+from telemetry.access import LOCAL
 from telemetry.errors import AlreadyRunning
 from telemetry.identity import Server
 from tests.counting_proxy import CountingProxy
@@ -58,7 +59,7 @@ class Bench:
         )
         request = InferenceRequest("lab", model, "", tensors)
         work = experiment_work(self.reader, config, request, requests, concurrency)
-        return self.control.perform(Action(ActionKind.EXPERIMENT, "lab", model), work)
+        return self.control.perform(Action(ActionKind.EXPERIMENT, "lab", model), work, by=LOCAL)
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_a_request_that_fails_is_told_before_the_load_begins(sandbox: Sandbox) -
         )
         request = InferenceRequest("lab", "batch_add_model", "7", tensors)
         work = experiment_work(bench.reader, config, request, 50, 4)
-        job = bench.control.perform(Action(ActionKind.EXPERIMENT, "lab", "batch_add_model"), work)
+        job = bench.control.perform(Action(ActionKind.EXPERIMENT, "lab", "batch_add_model"), work, by=LOCAL)
         record = job.wait(LIMIT_SECONDS)
         assert (record.outcome, record.sentence) == (Outcome.FAILED, "batch_add_model has no version 7")
         assert len(proxy.passed("POST", "/infer")) == 1
@@ -153,12 +154,14 @@ def test_a_stop_does_not_wait_for_a_model_that_hangs(sandbox: Sandbox, tmp_path:
     held = tmp_path / "held"
     sandbox.add_model(FAULT_MODELS["hang"], name="hangs", parameters={"while_file_exists": str(held)})
     bench = Bench(sandbox.http_url)
-    loaded = bench.control.perform(Action(ActionKind.LOAD, "lab", "hangs")).wait(LIMIT_SECONDS)
+    loaded = bench.control.perform(Action(ActionKind.LOAD, "lab", "hangs"), by=LOCAL).wait(LIMIT_SECONDS)
     assert loaded.outcome is Outcome.DONE
     config = bench.reader.config("lab", "hangs")
     request = InferenceRequest("lab", "hangs", "", (Tensor("INPUT", "FP32", np.ones(1, dtype=np.float32)),))
     job = bench.control.perform(
-        Action(ActionKind.EXPERIMENT, "lab", "hangs"), experiment_work(bench.reader, config, request, 2000, 2)
+        Action(ActionKind.EXPERIMENT, "lab", "hangs"),
+        experiment_work(bench.reader, config, request, 2000, 2),
+        by=LOCAL,
     )
     while not (isinstance(job.progress, Progress) and job.progress.load.done > 3):
         assert job.wait(0.02).running

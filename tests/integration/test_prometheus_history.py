@@ -24,6 +24,7 @@ from sandbox import Sandbox
 from signals.definition import Definition, Level
 from signals.definitions import DEFINITIONS
 from signals.facts import SignalFacts
+from telemetry.access import LOCAL
 from telemetry.identity import ModelKey, Server
 from telemetry.prometheus_endpoint import PrometheusEndpoint
 from telemetry.scrape import Source
@@ -191,7 +192,7 @@ def test_without_any_path_to_triton_the_report_comes_from_prometheus(
         (coverage,) = process.coverage()
         assert coverage.answering and coverage.age_seconds is not None and coverage.age_seconds < 10
         assert process.control is not None
-        decision = process.control.decide("sandbox", ActionKind.LOAD, STEADY)
+        decision = process.control.decide("sandbox", ActionKind.LOAD, STEADY, by=LOCAL)
         assert not decision.allowed and decision.reason
         page = process.ring.last("sandbox", Source.METRICS)
         assert page is not None and page.payload is not None

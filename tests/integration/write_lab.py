@@ -17,6 +17,7 @@ from control.test_requests import TestAnswer, test_request_work
 from experiments.fresh_reader import FreshReader
 from sandbox import Sandbox, SandboxOptions
 from sandbox.options import ControlMode
+from telemetry.access import LOCAL
 from telemetry.facts import ModelState
 from telemetry.identity import Server
 from tests.counting_proxy import CountingProxy
@@ -40,7 +41,7 @@ class Lab:
 
     def do(self, kind: ActionKind, model: str, *, dependents: bool = False) -> Record:
         action = Action(kind, "lab", model, unload_dependents=dependents)
-        return self.control.perform(action).wait(LIMIT_SECONDS)
+        return self.control.perform(action, by=LOCAL).wait(LIMIT_SECONDS)
 
     def states(self, model: str) -> set[ModelState]:
         return {entry.state for entry in self.reader.index("lab") if entry.name == model}
@@ -52,7 +53,7 @@ class Lab:
         config = self.reader.config("lab", model)
         request = InferenceRequest("lab", model, "", tensors, timeout_seconds)
         work = test_request_work(self.reader, config, request)
-        return self.control.perform(Action(ActionKind.TEST_REQUEST, "lab", model), work)
+        return self.control.perform(Action(ActionKind.TEST_REQUEST, "lab", model), work, by=LOCAL)
 
 
 @contextmanager

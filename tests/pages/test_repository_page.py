@@ -11,6 +11,7 @@ import streamlit as st
 from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.performer import Course
 from control.policy import CONTROL_REFUSED, NONE_OR_POLL
+from telemetry.access import LOCAL, Identity
 from telemetry.errors import AlreadyRunning
 from tests.pages.write_side import NotingControl, install, open_page, panel
 from ui import confirm, repository
@@ -155,7 +156,7 @@ def test_a_click_that_is_not_sent_says_why(
 ) -> None:
     control = install()
 
-    def busy(action: object) -> None:
+    def busy(action: object, *, by: Identity) -> None:
         raise AlreadyRunning(
             "Already running, since 14:02:11 by local: unloading fast_add. Nothing was sent."
         )
@@ -170,7 +171,7 @@ def test_a_click_that_is_not_sent_says_why(
 
 def ended(control: NotingControl, conclusion: Conclusion) -> None:
     control.answers = lambda course: conclusion
-    control.perform(Action(ActionKind.LOAD, "lab", "broken_init")).wait(5.0)
+    control.perform(Action(ActionKind.LOAD, "lab", "broken_init"), by=LOCAL).wait(5.0)
 
 
 def test_the_outcome_is_shown_afterwards_with_the_servers_text_behind_a_fold() -> None:
@@ -195,7 +196,7 @@ def test_an_action_under_way_is_visible_in_its_row_until_it_ends() -> None:
         return Conclusion(Outcome.DONE, "never_loaded is loaded")
 
     control.answers = slow
-    job = control.perform(Action(ActionKind.LOAD, "lab", "never_loaded"))
+    job = control.perform(Action(ActionKind.LOAD, "lab", "never_loaded"), by=LOCAL)
     page = open_page("repository")
     assert re.search(
         r"never_loaded loading \d+ s the index says not loaded",

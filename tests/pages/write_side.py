@@ -19,6 +19,7 @@ from control.actions import Action, Conclusion
 from control.facade import Control
 from control.performer import Course, Job, Work
 from settings import Settings
+from telemetry.access import Identity
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
 from telemetry.identity import Server
 from telemetry.scrape import Scrape, Source
@@ -36,9 +37,9 @@ class NotingControl(Control):
         self.performed: list[Action] = []
         self.answers: Work | None = None
 
-    def perform(self, action: Action, work: Work | None = None) -> Job:
+    def perform(self, action: Action, work: Work | None = None, *, by: Identity) -> Job:
         self.performed.append(action)
-        return self._performer.perform(action, self._answer)
+        return self._performer.perform(action, self._answer, by=by)
 
     def _answer(self, course: Course) -> Conclusion:
         if self.answers is None:

@@ -11,6 +11,7 @@ from control.actions import Action, ActionKind, Conclusion, Outcome, new_token
 from control.journal import Journal
 from control.performer import Course, Performer
 from control.policy import Policy
+from telemetry.access import LOCAL
 from telemetry.errors import ActionFailed, AlreadyRunning, InvalidRequest
 from telemetry.identity import Server
 
@@ -45,7 +46,7 @@ def action(model: str = "alpha", kind: ActionKind = ActionKind.LOAD, token: str 
 
 def test_the_record_tells_stage_and_outcome_and_the_result_is_kept(performer: Performer) -> None:
     gate = Gate()
-    job = performer.perform(action(), gate)
+    job = performer.perform(action(), gate, by=LOCAL)
     assert gate.inside.wait(WAIT_SECONDS)
     assert job.record.running
     assert job.record.summary(1012.0) == "loading alpha (12 s)"
@@ -59,9 +60,9 @@ def test_the_record_tells_stage_and_outcome_and_the_result_is_kept(performer: Pe
 def test_a_token_is_sent_once_however_often_it_arrives(performer: Performer) -> None:
     gate = Gate()
     gate.go.set()
-    first = performer.perform(action(token="click-1"), gate)
+    first = performer.perform(action(token="click-1"), gate, by=LOCAL)
     first.wait(WAIT_SECONDS)
-    again = [performer.perform(action(token="click-1"), gate) for _ in range(20)]
+    again = [performer.perform(action(token="click-1"), gate, by=LOCAL) for _ in range(20)]
     assert all(job is first for job in again)
     assert gate.begun == 1
 
@@ -74,7 +75,7 @@ def test_twenty_clicks_at_once_begin_one_action_and_tell_nineteen_since_when(per
     def click() -> None:
         barrier.wait()
         try:
-            performer.perform(action(), gate)
+            performer.perform(action(), gate, by=LOCAL)
         except AlreadyRunning as refusal:
             refusals.append(refusal.sentence)
 
@@ -94,22 +95,22 @@ def test_twenty_clicks_at_once_begin_one_action_and_tell_nineteen_since_when(per
 def test_another_model_and_a_later_action_are_free(performer: Performer) -> None:
     gate, other = Gate(), Gate()
     other.go.set()
-    job = performer.perform(action("alpha"), gate)
-    assert performer.perform(action("bravo"), other).wait(WAIT_SECONDS).outcome is Outcome.DONE
+    job = performer.perform(action("alpha"), gate, by=LOCAL)
+    assert performer.perform(action("bravo"), other, by=LOCAL).wait(WAIT_SECONDS).outcome is Outcome.DONE
     assert performer.running("lab", "alpha") == job.record
     gate.go.set()
     job.wait(WAIT_SECONDS)
     assert performer.running("lab", "alpha") is None
-    assert performer.perform(action("alpha", ActionKind.UNLOAD), other).wait(WAIT_SECONDS).sentence
+    assert performer.perform(action("alpha", ActionKind.UNLOAD), other, by=LOCAL).wait(WAIT_SECONDS).sentence
 
 
 def test_one_experiment_per_server_but_test_requests_side_by_side(performer: Performer) -> None:
     gate = Gate()
-    performer.perform(action("alpha", ActionKind.EXPERIMENT), gate)
+    performer.perform(action("alpha", ActionKind.EXPERIMENT), gate, by=LOCAL)
     with pytest.raises(AlreadyRunning, match="running an experiment on alpha"):
-        performer.perform(action("bravo", ActionKind.EXPERIMENT), gate)
-    first = performer.perform(action("alpha", ActionKind.TEST_REQUEST), gate)
-    second = performer.perform(action("alpha", ActionKind.TEST_REQUEST), gate)
+        performer.perform(action("bravo", ActionKind.EXPERIMENT), gate, by=LOCAL)
+    first = performer.perform(action("alpha", ActionKind.TEST_REQUEST), gate, by=LOCAL)
+    second = performer.perform(action("alpha", ActionKind.TEST_REQUEST), gate, by=LOCAL)
     gate.go.set()
     assert [first.wait(WAIT_SECONDS).outcome, second.wait(WAIT_SECONDS).outcome] == [Outcome.DONE] * 2
 
@@ -133,7 +134,7 @@ def raiser(error: Exception, sent: bool) -> Callable[[Course], Conclusion]:
 def test_a_known_error_becomes_the_outcome(
     performer: Performer, error: Exception, sent: bool, outcome: Outcome, sentence: str
 ) -> None:
-    record = performer.perform(action(), raiser(error, sent)).wait(WAIT_SECONDS)
+    record = performer.perform(action(), raiser(error, sent), by=LOCAL).wait(WAIT_SECONDS)
     assert (record.outcome, record.sentence) == (outcome, sentence)
     assert record.sent is sent
 
@@ -141,7 +142,9 @@ def test_a_known_error_becomes_the_outcome(
 def test_a_bug_ends_the_action_as_unknown_and_frees_the_model(
     performer: Performer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    record = performer.perform(action(), raiser(ZeroDivisionError("oops"), sent=True)).wait(WAIT_SECONDS)
+    record = performer.perform(action(), raiser(ZeroDivisionError("oops"), sent=True), by=LOCAL).wait(
+        WAIT_SECONDS
+    )
     assert record.outcome is Outcome.UNKNOWN
     assert record.sentence.startswith("Tritonscope itself failed while loading alpha")
     assert "ZeroDivisionError" not in record.sentence
@@ -172,7 +175,7 @@ def test_results_are_kept_for_the_newest_jobs_only(
     gate.go.set()
     jobs = []
     for number in range(5):
-        job = performer.perform(action(f"m{number}"), gate)
+        job = performer.perform(action(f"m{number}"), gate, by=LOCAL)
         job.wait(WAIT_SECONDS)
         jobs.append(job)
     assert [job.result for job in jobs] == [None, None, None, 42, 42]

@@ -7,6 +7,7 @@ import pytest
 from control.actions import Action, ActionKind
 from control.facade import Control
 from control.policy import CONTROL_REFUSED, NONE_OR_POLL, NOT_ADDRESSABLE, Policy
+from telemetry.access import LOCAL
 from telemetry.errors import NotAllowed
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
 from telemetry.identity import Server
@@ -40,11 +41,11 @@ def policy(sandbox_answers: bool = True) -> Policy:
 def test_only_the_own_sandbox_and_switched_on_servers_are_written_to(
     kind: ActionKind, server: str, allowed: bool
 ) -> None:
-    assert policy().decide(server, kind, "alpha").allowed is allowed
+    assert policy().decide(server, kind, "alpha", by=LOCAL).allowed is allowed
 
 
 def test_read_only_says_how_to_switch_control_on() -> None:
-    decision = policy().decide("prod", ActionKind.UNLOAD, "alpha")
+    decision = policy().decide("prod", ActionKind.UNLOAD, "alpha", by=LOCAL)
     assert decision.reason == (
         "Read-only: control of prod is not switched on. "
         "To allow it, write control: true at this server in tritonscope.yml."
@@ -52,32 +53,32 @@ def test_read_only_says_how_to_switch_control_on() -> None:
 
 
 def test_a_foreign_server_at_the_sandbox_address_is_read_only() -> None:
-    decision = policy(sandbox_answers=False).decide("sandbox", ActionKind.LOAD, "alpha")
+    decision = policy(sandbox_answers=False).decide("sandbox", ActionKind.LOAD, "alpha", by=LOCAL)
     assert not decision.allowed
     assert "not the sandbox this run started" in decision.reason
 
 
 def test_a_server_without_http_address_and_an_unknown_one_are_refused() -> None:
-    assert policy().decide("blind", ActionKind.LOAD, "alpha").reason == (
+    assert policy().decide("blind", ActionKind.LOAD, "alpha", by=LOCAL).reason == (
         "blind has no HTTP address in the settings: nothing can be sent to it."
     )
-    assert policy().decide("gone", ActionKind.LOAD).reason == "No server 'gone' is configured."
+    assert policy().decide("gone", ActionKind.LOAD, by=LOCAL).reason == "No server 'gone' is configured."
 
 
 @pytest.mark.parametrize("name", ["sp ace", 'quo"te', "ünï", "a/b", "per%20cent"])
 def test_names_the_http_api_cannot_address_are_refused_with_the_reason(name: str) -> None:
-    assert policy().decide("lab", ActionKind.TEST_REQUEST, name).reason == NOT_ADDRESSABLE
+    assert policy().decide("lab", ActionKind.TEST_REQUEST, name, by=LOCAL).reason == NOT_ADDRESSABLE
 
 
 def test_a_server_that_refused_control_keeps_its_buttons_off_until_it_restarts() -> None:
     control = Control(lambda: SERVERS, NeverAsked(), lambda server_id: False)
     control.policy.note_control_mode("lab", NONE_OR_POLL)
-    assert control.decide("lab", ActionKind.LOAD, "alpha").reason == CONTROL_REFUSED
+    assert control.decide("lab", ActionKind.LOAD, "alpha", by=LOCAL).reason == CONTROL_REFUSED
     assert "--model-control-mode=explicit" in CONTROL_REFUSED
-    assert control.decide("lab", ActionKind.TEST_REQUEST, "alpha").allowed
+    assert control.decide("lab", ActionKind.TEST_REQUEST, "alpha", by=LOCAL).allowed
     assert control.control_mode("lab") == "none or poll"
     control.server_restarted("lab")
-    assert control.decide("lab", ActionKind.LOAD, "alpha").allowed
+    assert control.decide("lab", ActionKind.LOAD, "alpha", by=LOCAL).allowed
     assert control.control_mode("lab") is None
 
 
@@ -91,5 +92,5 @@ def test_without_the_right_every_action_is_refused_and_nothing_is_asked_or_writt
         raise AssertionError("the work was begun")
 
     with pytest.raises(NotAllowed, match="Read-only"):
-        control.perform(Action(kind, "prod", "alpha"), never)  # type: ignore[arg-type]
+        control.perform(Action(kind, "prod", "alpha"), never, by=LOCAL)  # type: ignore[arg-type]
     assert control.records() == ()

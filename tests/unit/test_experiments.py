@@ -17,6 +17,7 @@ from control.server_split import ModelSplit
 from experiments import serial_vs_concurrent
 from experiments.load import LoadFigures, LoadOrder, LoadProgress, figures, order_json
 from experiments.serial_vs_concurrent import Comparison, Phase, experiment_work, notes
+from telemetry.access import LOCAL
 from telemetry.errors import InvalidRequest
 from telemetry.facts import BatchSizeStatistics, IndexEntry, ModelConfig, ModelStatistics, TensorSpec
 from telemetry.identity import Server
@@ -201,7 +202,7 @@ def control(monkeypatch: pytest.MonkeyPatch) -> Control:
 def test_the_experiment_compares_both_halves_by_clients_and_server(control: Control) -> None:
     reader = Reader()
     work = experiment_work(reader, CONFIG, REQUEST, 40, 8, load=reader.load)
-    job = control.perform(Action(ActionKind.EXPERIMENT, "lab", "alpha"), work)
+    job = control.perform(Action(ActionKind.EXPERIMENT, "lab", "alpha"), work, by=LOCAL)
     assert job.wait(5.0).outcome is Outcome.DONE
     result = job.result
     assert isinstance(result, Comparison) and result.concurrent is not None
@@ -226,7 +227,7 @@ def test_a_stopped_experiment_keeps_the_half_it_has(control: Control) -> None:
         assert started.wait(5.0)
         return work(course)
 
-    job = control.perform(Action(ActionKind.EXPERIMENT, "lab", "alpha"), gated)
+    job = control.perform(Action(ActionKind.EXPERIMENT, "lab", "alpha"), gated, by=LOCAL)
     started.set()
     record = job.wait(5.0)
     assert (record.outcome, record.sentence) == (Outcome.STOPPED, "alpha: stopped before the concurrent half")

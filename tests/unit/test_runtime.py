@@ -22,6 +22,7 @@ from history.protocol import Grid
 from runtime import Runtime
 from settings import Settings
 from signals.definition import Level
+from telemetry.access import LOCAL
 from telemetry.errors import NoAnswer, SourceError
 from telemetry.facts import IndexEntry, ModelState, ServerMetadata
 from telemetry.identity import ModelKey, Server
@@ -183,13 +184,13 @@ def test_a_server_is_our_sandbox_only_if_it_answers_with_our_id(process: Runtime
 def test_nothing_is_written_unasked_while_the_sandbox_does_not_say_who_it_is(process: Runtime) -> None:
     feed = Feed(process)
     assert process.control is not None
-    assert not process.control.decide("sandbox", ActionKind.LOAD, "m").allowed
+    assert not process.control.decide("sandbox", ActionKind.LOAD, "m", by=LOCAL).allowed
     feed.metadata(START, "tritonscope-1a2b")
-    assert process.control.decide("sandbox", ActionKind.LOAD, "m").allowed
-    assert not process.control.decide("other", ActionKind.LOAD, "m").allowed
+    assert process.control.decide("sandbox", ActionKind.LOAD, "m", by=LOCAL).allowed
+    assert not process.control.decide("other", ActionKind.LOAD, "m", by=LOCAL).allowed
     feed.failure(START + 30, Source.METADATA)
     assert process.is_sandbox("sandbox")
-    assert not process.control.decide("sandbox", ActionKind.LOAD, "m").allowed
+    assert not process.control.decide("sandbox", ActionKind.LOAD, "m", by=LOCAL).allowed
 
 
 class Pokes:
