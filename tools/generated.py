@@ -16,7 +16,7 @@ GENERATED: dict[str, tuple[str, str]] = {
     "docs/alerts.md": ("prometheus.reference", "render"),
     "docs/exporter.md": ("tools.exporter_file", "render"),
     "docs/metrics.md": ("tools.metrics_file", "render"),
-    "docs/settings.md": ("settings", "reference"),
+    "docs/settings.md": ("tools.settings_file", "render"),
     "docs/signals.md": ("signals.reference", "render"),
     "prometheus/alertmanager.yml": ("tools.alertmanager_file", "render"),
     # Each grafana/board_<name>.py is a board.

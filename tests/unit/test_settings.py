@@ -7,8 +7,9 @@ import pytest
 from pydantic import ValidationError
 
 import settings as settings_module
-from settings import Settings, load_settings, reference
+from settings import Settings, load_settings
 from telemetry.scrape import Notice
+from tools.settings_file import render
 
 ROOT = Path(__file__).parents[2]
 
@@ -302,13 +303,13 @@ def test_settings_are_frozen() -> None:
 
 def test_the_reference_is_up_to_date_and_complete() -> None:
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert text == reference()
+    assert text == render()
     for name in settings_module.SCALARS:
         assert f"`TRITONSCOPE_{name.upper()}`" in text
 
 
 def test_the_example_of_the_reference_is_read_without_a_notice(tmp_path: Path) -> None:
-    example = reference().split("```yaml\n")[1].split("```")[0]
+    example = render().split("```yaml\n")[1].split("```")[0]
     (tmp_path / "company-ca.pem").write_text("x")
     (tmp_path / "prometheus-token").write_text("Bearer y")
     settings = load(tmp_path, example, {"TRITON_AUTHORIZATION": "Bearer x"})

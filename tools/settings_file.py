@@ -1,0 +1,87 @@
+"""docs/settings.md: every setting with its default and its meaning, from where the settings are read."""
+
+from __future__ import annotations
+
+from settings import PREFIX, SCALARS, VARIABLES, Settings
+from telemetry.objective import OBJECTIVE_KEYS, RULE_KEYS
+from telemetry.prometheus_endpoint import PROMETHEUS_KEYS
+from telemetry.server_entry import SERVER_KEYS
+
+
+def render() -> str:
+    """The text of docs/settings.md, from the model itself."""
+    general = [
+        f"| `{name}` | `{PREFIX}{name.upper()}` | {_shown(Settings.model_fields[name].default)} "
+        f"| {Settings.model_fields[name].description} |"
+        for name in SCALARS
+    ]
+    servers = [f"| `{key}` | {text} |" for key, text in SERVER_KEYS.items()]
+    prometheus = [f"| `{key}` | {text} |" for key, text in PROMETHEUS_KEYS.items()]
+    variables = [f"| `{PREFIX}{name}` | {text} |" for name, text in VARIABLES.items()]
+    return "\n".join(
+        (
+            _INTRODUCTION,
+            "## General settings\n\n| in the file | in the environment | default | meaning |",
+            "|---|---|---|---|",
+            *general,
+            "\n## A server (an item of `servers:`)\n\n| key | meaning |\n|---|---|",
+            *servers,
+            "\n## History from Prometheus (`history: prometheus:`)\n\n| key | meaning |\n|---|---|",
+            *prometheus,
+            "\n## Objectives (an item of `slo:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in OBJECTIVE_KEYS.items()),
+            "\n## Rules (an entry of `rules:`, by the name of a rule)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in RULE_KEYS.items()),
+            "\n## The environment alone\n\n| variable | meaning |\n|---|---|",
+            *variables,
+            _EXAMPLE,
+        )
+    )
+
+
+def _shown(value: object) -> str:
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+_INTRODUCTION = """# Settings
+
+Written by `make generate` from `settings.py`. Everything has a default: without any setting the app watches
+`http://127.0.0.1:8000` with metrics on port 8002. The environment wins over the file.
+
+What cannot be used costs itself only. A server that is written wrongly is left out, the others are watched;
+the sidebar lists every such place with its line.
+"""
+
+_EXAMPLE = """
+## Example: tritonscope.yml
+
+```yaml
+refresh_seconds: 2
+servers:
+  - id: search-1
+    url: https://triton-1.example.com/search
+    metrics_url: http://triton-1.example.com:8002
+    headers_from_env: {Authorization: TRITON_AUTHORIZATION}
+    ca_file: company-ca.pem
+    workload: search
+    match: {namespace: search, pod: triton-0}
+  - id: lab
+    url: lab-gpu:8000
+    control: true
+  - id: far-away
+    match: {namespace: search, pod: triton-7}
+history:
+  prometheus:
+    url: https://prometheus.example.com
+    headers_from_file: {Authorization: prometheus-token}
+    matchers: {cluster: prod}
+```
+
+Values of headers are never shown or logged. Relative files are looked for beside the configuration file.
+"""
