@@ -29,7 +29,7 @@ from signals.fleet import Fleet
 from signals.report import Report
 from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
-from telemetry.scrape import Scrape, Source
+from telemetry.scrape import ANSWERED, Scrape, Source
 from triage.budget import Budgets
 from triage.context import ServerCoverage
 from triage.figures import Effort, Figures
@@ -211,7 +211,9 @@ class Runtime:
         jobs = self.poller.health()
         alive = self.poller.running and all(job.alive for job in jobs.values())
         ages: dict[str, float | None] = {server.id: None for server in self.servers}
-        for (server_id, _), job in jobs.items():
+        for (server_id, source), job in jobs.items():
+            if source not in ANSWERED:
+                continue
             known = [age for age in (ages.get(server_id), job.success_age_seconds) if age is not None]
             ages[server_id] = round(min(known), 3) if known else None
         if self.remote is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collectors.config import ConfigCollector, ReadyModels
+from collectors.gpu_processes import ProcessCollector
 from collectors.metadata import MetadataCollector
 from collectors.metrics_page import MetricsPageCollector
 from collectors.poller import Job
@@ -13,6 +14,8 @@ from telemetry.scrape import Source
 from telemetry.transport import Transport
 
 METADATA_SECONDS = 30.0
+LEAST_PROCESS_SECONDS = 5.0
+"""Walking the page tables of large processes costs milliseconds: no need to do it at every interval."""
 HTTP_TIMEOUT_SECONDS = 5.0
 """For what is read seldom: loads occupy Triton's HTTP workers, and the API answers seconds later."""
 _INTERVAL_SHARE = 0.9
@@ -33,11 +36,13 @@ def periods_seconds(interval_seconds: float) -> dict[Source, float]:
         Source.INDEX: 2 * interval_seconds,
         Source.CONFIG: 2 * interval_seconds,
         Source.METADATA: METADATA_SECONDS,
+        Source.PROCESSES: max(LEAST_PROCESS_SECONDS, 2 * interval_seconds),
     }
 
 
 def jobs_for(server: Server, interval_seconds: float, ready: ReadyModels) -> list[Job]:
-    """The jobs of one server: its metrics page if configured, its HTTP API if configured.
+    """The jobs of one server: its metrics page if configured, its HTTP API if configured, and its processes
+    where one of the two is an address of this machine.
 
     `ready` tells the configuration collector which models are ready; see `collectors.config`.
     """
@@ -59,4 +64,6 @@ def jobs_for(server: Server, interval_seconds: float, ready: ReadyModels) -> lis
             MetadataCollector(server, transport, timeout_seconds=timeout),
         ):
             jobs.append(Job(collector, periods[collector.source]))
+    if server.http_url is not None or server.metrics_url is not None:
+        jobs.append(Job(ProcessCollector(server), periods[Source.PROCESSES]))
     return jobs

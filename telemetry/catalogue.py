@@ -164,7 +164,9 @@ _ROWS: tuple[Metric, ...] = (
         "model_memory_bytes",
         Unit.BYTES,
         (*_MODEL, "kind", "device", "source"),
-        "Memory the backend allocated at load, as it reports it; absent when it reports nothing",
+        "Memory of a model. source: reported = what its backend says it allocated at load (a lower bound); "
+        "process = whole memory of the processes that run it alone (Python models; device is a GPU's uuid). "
+        "Absent where nobody tells",
         _G,
     ),
     _statistics("batch_size", Unit.INFERENCES, _MODEL, "Executions by batch size since the load", _H),

@@ -24,6 +24,12 @@ class Source(StrEnum):
     INDEX = "index"
     CONFIG = "config"
     METADATA = "metadata"
+    PROCESSES = "processes"
+    """The server's processes on this machine, where they can be seen."""
+
+
+ANSWERED = tuple(source for source in Source if source is not Source.PROCESSES)
+"""Sources that the server itself answers: a process that lives says nothing about whether it serves."""
 
 
 class Series(NamedTuple):

@@ -9,7 +9,7 @@ from history.ring import Ring
 from telemetry.errors import NoAnswer, NotHttp, TlsFailed, Unreachable
 from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
-from telemetry.scrape import Scrape, Source
+from telemetry.scrape import ANSWERED, Scrape, Source
 from triage.context import ServerCoverage
 
 _SILENCE = (Unreachable, NoAnswer, NotHttp, TlsFailed)
@@ -23,7 +23,9 @@ def server_coverage(ring: Ring, server: Server, now: float) -> ServerCoverage:
     A server has two doors, the metrics port and the HTTP port; it answers if the newest attempt at one of
     them was answered.
     """
-    attempts = {source: scrape for source in Source if (scrape := ring.latest(server.id, source)) is not None}
+    attempts = {
+        source: scrape for source in ANSWERED if (scrape := ring.latest(server.id, source)) is not None
+    }
     doors = [
         door
         for door in (
@@ -34,7 +36,7 @@ def server_coverage(ring: Ring, server: Server, now: float) -> ServerCoverage:
     ]
     answering = any(_answered(door) for door in doors)
     silent = next((door.error for door in doors if door.error is not None), None)
-    answers = [scrape.at for source in Source if (scrape := ring.last(server.id, source)) is not None]
+    answers = [scrape.at for source in ANSWERED if (scrape := ring.last(server.id, source)) is not None]
     answers += [scrape.at for scrape in attempts.values() if _answered(scrape)]
     spoke = max(answers, default=None)
     metadata = ring.last(server.id, Source.METADATA)

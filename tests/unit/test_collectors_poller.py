@@ -191,9 +191,10 @@ def test_the_plan_of_a_server() -> None:
         Source.INDEX: 4.0,
         Source.CONFIG: 4.0,
         Source.METADATA: 30.0,
+        Source.PROCESSES: 5.0,
     }
     assert [
         job.collector.source for job in jobs_for(Server("m", None, "http://h:8002"), 2.0, lambda: None)
-    ] == [Source.METRICS]
+    ] == [Source.METRICS, Source.PROCESSES]
     assert live_timeout_seconds(2.0) < 2.0
     assert live_timeout_seconds(60.0) == 5.0

@@ -1,0 +1,159 @@
+"""Source PROCESSES: memory of a server's own processes and of each Python model, on the CPU and on GPUs.
+
+A Python model runs in processes of its own (stubs), so what they hold is the model's. Everything else of a
+server lives in the one process tritonserver, which cannot be taken apart from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from collectors.nvml import read_cards
+from collectors.processes import ProcessTable, local_ports, parse_stub
+from collectors.reading import Reading, timed
+from telemetry.identity import Server
+from telemetry.memory import CPU, GpuCard, GpuTenant, MemorySource, ServerProcesses, StubProcess
+from telemetry.scrape import Samples, Scrape, Series, Source
+
+CardReader = Callable[[], tuple[tuple[GpuCard, ...], str]]
+FAMILY = "tritonscope_model_memory_bytes"
+
+
+class ProcessCollector:
+    """Reads the processes of one server; the payload is `ServerProcesses`.
+
+    Where no process can be seen it says so once and then has nothing to ask: a server's absence is told by
+    its ports, never by this source.
+    """
+
+    source = Source.PROCESSES
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        table: Callable[[], ProcessTable] = ProcessTable,
+        cards: CardReader = read_cards,
+    ) -> None:
+        self.server = server
+        self._table = table
+        self._cards = cards
+        self._why: str | None = None
+
+    def collect(self) -> Scrape | None:
+        """One reading; None while the processes stay out of sight for the same reason."""
+        scrape = timed(self.server, self.source, self._read)
+        payload = scrape.payload
+        why = payload.why if isinstance(payload, ServerProcesses) and payload.pid is None else None
+        if why is not None and why == self._why:
+            return None
+        self._why = why
+        return scrape
+
+    def _read(self) -> Reading:
+        found = read_processes(self.server, self._table, self._cards)
+        return Reading(found, process_samples(found))
+
+
+def read_processes(
+    server: Server, read_table: Callable[[], ProcessTable] = ProcessTable, cards: CardReader = read_cards
+) -> ServerProcesses:
+    """The processes of one server now; never raises: what cannot be seen is said in `why` and `gpu_why`."""
+    ports = local_ports(server)
+    if not ports:
+        return ServerProcesses(None, "it runs on another machine")
+    table = read_table()
+    pid, why = table.server_of(server, ports)
+    if pid is None:
+        return ServerProcesses(None, why)
+    calls = [(child.pid, parse_stub(table.arguments(child.pid))) for child in table.children(pid)]
+    trees = {stub: table.tree(stub) for stub, call in calls if call is not None}
+    seen, gpu_why = cards()
+    stubs = tuple(
+        StubProcess(
+            stub,
+            call.model,
+            call.version,
+            call.instance,
+            table.private_bytes(trees[stub]),
+            _on_gpus(seen, trees[stub]),
+        )
+        for stub, call in calls
+        if call is not None
+    )
+    named = tuple(_named(card, table, pid, stubs, trees) for card in seen)
+    return ServerProcesses(pid, "", table.private_bytes([pid]), stubs, named, gpu_why or _foreign(named))
+
+
+def _on_gpus(cards: tuple[GpuCard, ...], tree: list[int]) -> Mapping[str, int]:
+    """Memory of a process tree by GPU; a card on which NVML hides one of its sizes is left out."""
+    found = {}
+    for card in cards:
+        sizes = [tenant.bytes for tenant in card.tenants if tenant.pid in tree]
+        known = [size for size in sizes if size is not None]
+        if sizes and len(known) == len(sizes):
+            found[card.uuid] = sum(known)
+    return found
+
+
+def _named(
+    card: GpuCard,
+    table: ProcessTable,
+    server_pid: int,
+    stubs: tuple[StubProcess, ...],
+    trees: Mapping[int, list[int]],
+) -> GpuCard:
+    owner = {pid: stub for stub in stubs for pid in trees[stub.pid]}
+    return replace(card, tenants=tuple(_tenant(one, table, server_pid, owner) for one in card.tenants))
+
+
+def _tenant(
+    tenant: GpuTenant, table: ProcessTable, server_pid: int, owner: Mapping[int, StubProcess]
+) -> GpuTenant:
+    process, stub = table.processes.get(tenant.pid), owner.get(tenant.pid)
+    return replace(
+        tenant,
+        name=process.name if process is not None else "",
+        ours=stub is not None or tenant.pid == server_pid,
+        model=stub.model if stub is not None else "",
+        version=stub.version if stub is not None else "",
+    )
+
+
+def _foreign(cards: tuple[GpuCard, ...]) -> str:
+    """NVML may count processes by the host's ids; then none of them can be found here."""
+    tenants = [tenant for card in cards for tenant in card.tenants]
+    if tenants and not any(tenant.name for tenant in tenants):
+        return "NVML names process ids that this process cannot see: share the host's process namespace"
+    return ""
+
+
+def process_samples(found: ServerProcesses) -> Samples:
+    """`tritonscope_model_memory_bytes{source="process"}`: by model version, kind and device, all its
+    instances together. A model with an instance that cannot be read has no figure.
+    """  # fmt: skip
+    sizes: dict[tuple[str, str, str, str], int] = {}
+    hidden = {(stub.model, stub.version) for stub in found.stubs if stub.private_bytes is None}
+    for stub in found.stubs:
+        devices = {("GPU", uuid): size for uuid, size in stub.gpu_bytes.items()}
+        if stub.private_bytes is not None and (stub.model, stub.version) not in hidden:
+            devices[CPU, "0"] = stub.private_bytes
+        for (kind, device), size in devices.items():
+            key = (device, kind, stub.model, stub.version)
+            sizes[key] = sizes.get(key, 0) + size
+    series = tuple(_series(*key) for key in sizes)
+    return Samples(series, np.array(list(sizes.values()), dtype=np.float64))
+
+
+def _series(device: str, kind: str, model: str, version: str) -> Series:
+    labels = (
+        ("device", device),
+        ("kind", kind),
+        ("model", model),
+        ("source", MemorySource.PROCESS.value),
+        ("version", version),
+    )
+    return Series(FAMILY, labels)

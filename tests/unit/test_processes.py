@@ -1,0 +1,241 @@
+"""Processes of a server: what /proc and NVML print, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from collectors.gpu_processes import ProcessCollector, process_samples, read_processes
+from collectors.nvml import NO_PACKAGE, read_cards
+from collectors.processes import (
+    Process,
+    StubCall,
+    local_port,
+    parse_http_port,
+    parse_listening,
+    parse_private_bytes,
+    parse_stat,
+    parse_stub,
+)
+from telemetry.identity import Server
+from telemetry.memory import GpuCard, GpuTenant, ServerProcesses, StubProcess
+
+SERVER = Server("a", "http://127.0.0.1:8000", "http://127.0.0.1:8002/metrics")
+ROLLUP = """55e63d61b000-7ffc22c67000 ---p 00000000 00:00 0                          [rollup]
+Rss:               66880 kB
+Pss:               30038 kB
+Shared_Clean:      39176 kB
+Shared_Dirty:        892 kB
+Private_Clean:         4 kB
+Private_Dirty:     26812 kB
+Private_Hugetlb:       0 kB
+Swap:                 40 kB
+SwapPss:              10 kB
+"""
+TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31337 1 0
+   1: 0100007F:1F40 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 31338 1 0
+"""
+
+
+def stub(path: str, instance: str, program: str = "/b/python/triton_python_backend_stub") -> list[str]:
+    return [program, path, "shm", "1048576", "1048576", "31441", "/b/python", "336", instance, "DEFAULT"]
+
+
+def test_a_stub_says_whose_instance_it_is() -> None:
+    assert parse_stub(stub("/m/add/3/model.py", "add_0_1")) == StubCall("add", "3", "add_0_1")
+    assert parse_stub(stub("/m/add/3/model.py", "own_group_0")) == StubCall("add", "3", "own_group_0")
+    # Files that came with the load request lie in a folder that is not called as the model.
+    assert parse_stub(stub("/tmp/folderA1b2C3/1/model.py", "sent_0_1")) == StubCall("sent", "1", "sent_0_1")
+    assert parse_stub(stub("/tmp/folderA1b2C3/1/model.py", "sent_0")) == StubCall("sent", "1", "sent_0")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        stub("/m/add/1/model.py", "add"),  # only asks for the configuration at load
+        stub("/m/add/1/model.py", "add_0", program="/bin/sh"),
+        stub("/m/add/v1/model.py", "add_0"),
+        stub("model.py", "add_0"),
+        ["triton_python_backend_stub"],
+        [],
+    ],
+)
+def test_other_processes_are_no_instances(arguments: list[str]) -> None:
+    assert parse_stub(arguments) is None
+
+
+def test_private_memory_is_what_no_other_process_maps() -> None:
+    assert parse_private_bytes(ROLLUP) == 1024 * (4 + 26812 + 10)
+    assert parse_private_bytes("") is None
+
+
+def test_a_process_is_read_whatever_its_name() -> None:
+    tail = " ".join(["S", "42", *("0" for _ in range(17)), "987", "0"])
+    assert parse_stat(f"7 (a) (b) {tail}") == Process(7, 42, 987, "a) (b")
+    assert parse_stat(f"7 (gone) {tail.replace('S', 'Z', 1)}") is None
+    assert parse_stat("") is None
+
+
+def test_only_listening_sockets_count() -> None:
+    assert parse_listening(TCP, 8000) == {"31337"}
+    assert parse_listening(TCP, 50000) == set()
+
+
+def test_the_http_port_of_a_command_line() -> None:
+    assert parse_http_port(["tritonserver", "--http-port=9000"]) == 9000
+    assert parse_http_port(["tritonserver", "--http-port", "9001", "--id=x"]) == 9001
+    assert parse_http_port(["tritonserver"]) == 8000
+
+
+def test_addresses_of_this_machine() -> None:
+    assert local_port("http://127.0.0.1:8000/x") == 8000
+    assert local_port("http://192.0.2.1:8000") is None
+    assert local_port(None) is None
+
+
+@dataclass
+class Table:
+    """A table of processes without a machine."""
+
+    processes: dict[int, Process]
+    lines: dict[int, list[str]]
+    sizes: dict[int, int]
+    server: int | None = 1
+    why: str = ""
+
+    def server_of(self, server: Server, ports: Sequence[int]) -> tuple[int | None, str]:
+        return self.server, self.why
+
+    def children(self, pid: int) -> list[Process]:
+        return [one for one in self.processes.values() if one.parent == pid]
+
+    def tree(self, pid: int) -> list[int]:
+        below = [two for one in self.children(pid) for two in self.tree(one.pid)]
+        return [pid, *below]
+
+    def arguments(self, pid: int) -> list[str]:
+        return self.lines.get(pid, [])
+
+    def private_bytes(self, pids: Sequence[int]) -> int | None:
+        known = [self.sizes[pid] for pid in pids if pid in self.sizes]
+        return sum(known) if known else None
+
+
+def table(**changes: Any) -> Any:
+    """tritonserver (1), two instances of `add` (2, 3), the second with a worker (4), a stranger (9)."""
+    names = {1: ("tritonserver", 0), 2: ("stub", 1), 3: ("stub", 1), 4: ("worker", 3), 9: ("python3", 0)}
+    processes = {pid: Process(pid, parent, 0, name) for pid, (name, parent) in names.items()}
+    lines = {2: stub("/m/add/1/model.py", "add_0_0"), 3: stub("/m/add/1/model.py", "add_0_1")}
+    values = {"processes": processes, "lines": lines, "sizes": {1: 5, 2: 100, 3: 200, 4: 30}, **changes}
+    return Table(**values)
+
+
+def card(*tenants: GpuTenant) -> GpuCard:
+    return GpuCard("GPU-1", 0, "H", 1000, 900, tenants)
+
+
+def test_instances_and_their_workers_are_the_models() -> None:
+    cards = (card(GpuTenant(4, "", 60), GpuTenant(2, "", 40), GpuTenant(1, "", 300), GpuTenant(9, "", 50)),)
+    found = read_processes(SERVER, lambda: table(), lambda: (cards, ""))
+    assert (found.pid, found.server_private_bytes, found.gpu_why) == (1, 5, "")
+    assert found.stubs == (
+        StubProcess(2, "add", "1", "add_0_0", 100, {"GPU-1": 40}),
+        StubProcess(3, "add", "1", "add_0_1", 230, {"GPU-1": 60}),
+    )
+    assert [(one.name, one.ours, one.model) for one in found.cards[0].tenants] == [
+        ("worker", True, "add"),
+        ("stub", True, "add"),
+        ("tritonserver", True, ""),
+        ("python3", False, ""),
+    ]
+    samples = process_samples(found)
+    assert {
+        (one.label("kind"), one.label("device"), one.label("model"), one.label("source")): value
+        for one, value in zip(samples.series, samples.values.tolist(), strict=True)
+    } == {("CPU", "0", "add", "process"): 330.0, ("GPU", "GPU-1", "add", "process"): 100.0}
+    smallest = found.smallest_stub()
+    assert smallest is not None and smallest.instance == "add_0_0"
+
+
+def test_a_size_that_is_hidden_is_no_zero() -> None:
+    cards = (card(GpuTenant(2, "", None), GpuTenant(4, "", 60)),)
+    found = read_processes(SERVER, lambda: table(sizes={1: 5, 2: 100}), lambda: (cards, ""))
+    assert [dict(one.gpu_bytes) for one in found.stubs] == [{}, {"GPU-1": 60}]
+    # One instance cannot be read: the model has no figure rather than half of one.
+    assert {one.label("kind") for one in process_samples(found).series} == {"GPU"}
+
+
+def test_process_ids_of_another_namespace_are_said_to_be() -> None:
+    found = read_processes(SERVER, lambda: table(), lambda: ((card(GpuTenant(70000, "", 5)),), ""))
+    assert "share the host's process namespace" in found.gpu_why
+
+
+def test_what_cannot_be_seen_is_said_once() -> None:
+    hidden = table(server=None, why="no process named tritonserver can be seen from here")
+    tables = iter([hidden, hidden, table(), hidden])
+    collector = ProcessCollector(SERVER, table=lambda: next(tables), cards=lambda: ((), NO_PACKAGE))
+    scrapes = [collector.collect() for _ in range(4)]
+    whys = [None if one is None else one.payload.why for one in scrapes]  # type: ignore[attr-defined]
+    assert whys == [hidden.why, None, "", hidden.why]
+    assert all(one is None or one.ok for one in scrapes)
+    far = ProcessCollector(Server("b", "http://192.0.2.1:8000", None), table=lambda: pytest.fail("read"))
+    scrape = far.collect()
+    assert scrape is not None and scrape.payload == ServerProcesses(None, "it runs on another machine")
+
+
+class Nvml(SimpleNamespace):
+    """The part of pynvml that is used, with two cards."""
+
+    class NVMLError(Exception):
+        pass
+
+    refuses = False
+
+    def nvmlInit(self) -> None:
+        if self.refuses:
+            raise self.NVMLError("Driver Not Loaded")
+
+    def nvmlShutdown(self) -> None:
+        self.shut = True
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> int:
+        return number
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return SimpleNamespace(total=1000, used=100 + handle)
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str | bytes:
+        return b"GPU-0" if handle == 0 else "GPU-1"
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return "NVIDIA H"
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
+        return [SimpleNamespace(pid=7, usedGpuMemory=40), SimpleNamespace(pid=8, usedGpuMemory=None)]
+
+    def nvmlDeviceGetGraphicsRunningProcesses(self, handle: int) -> list[Any]:
+        if handle == 1:
+            raise self.NVMLError("Not Supported")
+        return [SimpleNamespace(pid=7, usedGpuMemory=41)]
+
+
+def test_cards_as_nvml_tells_them() -> None:
+    library = Nvml()
+    cards, why = read_cards(library)
+    assert (why, library.shut) == ("", True)
+    assert cards == (
+        GpuCard("GPU-0", 0, "NVIDIA H", 1000, 100, (GpuTenant(7, "", 41), GpuTenant(8, "", None))),
+        GpuCard("GPU-1", 1, "NVIDIA H", 1000, 101, (GpuTenant(7, "", 40), GpuTenant(8, "", None))),
+    )
+
+
+def test_without_a_driver_nvml_says_why() -> None:
+    assert read_cards(Nvml(refuses=True)) == ((), "NVML cannot be used here: Driver Not Loaded")
