@@ -15,8 +15,23 @@
     control.control_mode("sandbox")          # "explicit", "none or poll", or None while nobody has asked it
     control.server_restarted("sandbox")      # call on a restart: forgets that the server refused control
 
+What a run changes for a while (the configurations of a comparison) is written down before it is changed:
+
+    pending = control.journal.intend(Restoration("sandbox", "batch_cost_model", None, "the comparison of 14:02"))
+    ...                                      # None: its files say what it must get back; else the whole config
+    control.journal.settled(pending)         # after it was put back (`finally:`)
+    control.journal.open_restorations()      # PendingRestoration(id, restoration, since, left_over, sentence)
+
+`intend` raises NotRecorded: then nothing may be changed. If the process is killed in between, the next one
+puts it back once, through `perform` (REVERT, or OVERRIDE with the config) as `telemetry.access.PROCESS`, when
+the server answers and may be written to (`control.repair`).
+
+`control.needs_reason(server_id, kind)` is True where a person must say why (`Action.why`). The journal is on
+disk with `Journal(store=JournalFile(path))`: one process writes it (`journal.refusal()` says why another one
+may not), begin lines are synced before anything is sent, and what a killed process left open is "unknown".
+
 `perform` raises a `telemetry.errors.ControlError` when nothing was sent: NotAllowed, AlreadyRunning,
-InvalidRequest. Everything later is in the record. An action with a token that was already used returns the
+InvalidRequest, NotRecorded. Everything later is in the record. An action with a token that was already used returns the
 job of that token, so that a click is sent once however often it arrives.
 
 This package never imports collectors or history: what a write must read it gets as a `ServerReader`.

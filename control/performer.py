@@ -13,7 +13,7 @@ from control.actions import Action, ActionKind, Conclusion, Outcome, Record
 from control.journal import Journal
 from control.policy import Policy
 from telemetry.access import Identity, Right
-from telemetry.errors import AlreadyRunning, TritonscopeError
+from telemetry.errors import AlreadyRunning, NotRecorded, TritonscopeError
 from telemetry.identity import Server
 
 KEEP_JOBS = 200
@@ -57,9 +57,13 @@ class Job:
         self._ended.wait(timeout_seconds)
         return self.record
 
-    def _finish(self, conclusion: Conclusion) -> None:
+    def _conclude(self, conclusion: Conclusion) -> None:
         self.result = conclusion.result
         self._last = self._journal.end(self.id, conclusion)
+
+    def _drop(self, record: Record) -> None:
+        """It was never begun: whoever holds this job (the same click, arriving twice) learns why."""
+        self._last = record
         self._ended.set()
 
 
@@ -93,7 +97,7 @@ class Course:
     @property
     def was_sent(self) -> bool:
         """True after `sent`."""
-        return self._job.record.sent
+        return bool(self._job.record.sent)
 
 
 Work = Callable[[Course], Conclusion]
@@ -113,8 +117,8 @@ class Performer:
     def perform(self, action: Action, work: Work, *, by: Identity) -> Job:
         """Start the action for this person and return at once.
 
-        Raises NotAllowed or AlreadyRunning when nothing was begun. A token that was used before gives the
-        job of that time: nothing is begun a second time.
+        Raises NotAllowed, AlreadyRunning or NotRecorded when nothing was begun. A token that was used before
+        gives the job of that time: nothing is begun a second time.
         """
         with self._mutex:
             known = self._by_token.get(action.token)
@@ -128,11 +132,23 @@ class Performer:
             self._by_token[action.token] = job
             self._forget_oldest()
             self._busy[lock] = job
+        # Outside the mutex: a slow disk holds up this click alone.
+        self._write_down(job, action, lock)
         course = Course(job, self.journal, server, action)
         threading.Thread(
             target=self._run, args=(job, course, work, lock), name=f"action-{job.id}", daemon=True
         ).start()
         return job
+
+    def _write_down(self, job: Job, action: Action, lock: tuple[str, ...]) -> None:
+        record = job.record
+        try:
+            self.journal.write_down(job.id)
+        except NotRecorded as error:
+            with self._mutex:
+                del self._busy[lock], self._by_token[action.token]
+                job._drop(record.with_end(Conclusion(Outcome.REFUSED, error.sentence), record.started_at))
+            raise
 
     def job(self, record_id: int) -> Job | None:
         """The job of a record, None if it was forgotten."""
@@ -167,9 +183,10 @@ class Performer:
                 "the table shows the model's real state.",
                 format_exc(),
             )
+        job._conclude(conclusion)
         with self._mutex:
             del self._busy[lock]
-            job._finish(conclusion)
+        job._ended.set()
 
 
 def lock_of(action: Action) -> tuple[str, ...]:

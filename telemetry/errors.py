@@ -15,6 +15,7 @@ TritonscopeError             a sentence for a person, with what to do
     ├── NotAllowed           the policy refused it: nothing was sent
     ├── AlreadyRunning       the same thing is being done by somebody else: nothing was sent
     ├── InvalidRequest       it cannot work as written: nothing was sent
+    ├── NotRecorded          the journal could not be written: nothing was sent
     └── ActionFailed         sent, and the server refused or failed it
 
 Foreign exceptions become one of these in `telemetry.transport`, those of tritonclient in
@@ -91,6 +92,10 @@ class AlreadyRunning(ControlError):
 
 class InvalidRequest(ControlError):
     """The action cannot work as written; nothing was sent."""
+
+
+class NotRecorded(ControlError):
+    """The journal could not be written, and what is not recorded is not done; nothing was sent."""
 
 
 class ActionFailed(ControlError):
