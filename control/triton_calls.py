@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from telemetry.errors import NoAnswer, NotHttp, SourceError, TlsFailed, Unreachable
@@ -59,9 +59,15 @@ class RepositoryCall:
             self._done.set()
 
 
-def load_call(server: Server, model: str, timeout_seconds: float) -> RepositoryCall:
-    """Send a load. Triton answers when the model is loaded; giving up on the answer does not stop it."""
-    return _call(server, model, "load", "", timeout_seconds)
+def load_call(
+    server: Server, model: str, timeout_seconds: float, *, config: Mapping[str, object] | None = None
+) -> RepositoryCall:
+    """Send a load. Triton answers when the model is loaded; giving up on the answer does not stop it.
+
+    `config` is a whole configuration in place of the file's. Files (`file:` parameters) cannot be sent.
+    """
+    body = json.dumps({"parameters": {"config": json.dumps(config)}}) if config is not None else ""
+    return _call(server, model, "load", body, timeout_seconds)
 
 
 def unload_call(
