@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from control.actions import Action, Conclusion, Outcome, Record
+from control.actions import Action, ActionKind, Conclusion, Outcome, Record
 from control.journal_file import JournalFile
 from control.journal_lines import (
     BEGIN,
@@ -178,6 +178,7 @@ class Journal:
             self._written.discard(record_id)
             self._counts[record.action.server, str(record.action.kind), str(record.outcome)] += 1
         self._tell(record)
+        self._settle_with(record)
         return record
 
     def get(self, record_id: int) -> Record:
@@ -239,6 +240,16 @@ class Journal:
         self._owe(settled_line(pending_id, self._clock(), sentence))
         if self.store is not None:
             self.store.drop_config(pending_id)
+
+    def _settle_with(self, record: Record) -> None:
+        """A person who reverted or unloaded the model left nothing to put back."""
+        action = record.action
+        if record.outcome is not Outcome.DONE or action.kind not in (ActionKind.REVERT, ActionKind.UNLOAD):
+            return
+        for one in self.open_restorations():
+            what = one.restoration
+            if one.left_over and (what.server, what.model) == (action.server, action.model):
+                self.settled(one.id, f"{action.kind.value} by {action.who}")
 
     def open_restorations(self) -> tuple[PendingRestoration, ...]:
         """What is not crossed off yet, the oldest first."""

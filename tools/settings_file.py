@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from settings import PREFIX, SCALARS, VARIABLES, Settings
+from telemetry.journal_choice import JOURNAL_KEYS
 from telemetry.objective import OBJECTIVE_KEYS, RULE_KEYS
 from telemetry.prometheus_endpoint import PROMETHEUS_KEYS
 from telemetry.server_entry import SERVER_KEYS
@@ -32,6 +33,8 @@ def render() -> str:
             *(f"| `{key}` | {text} |" for key, text in OBJECTIVE_KEYS.items()),
             "\n## Rules (an entry of `rules:`, by the name of a rule)\n\n| key | meaning |\n|---|---|",
             *(f"| `{key}` | {text} |" for key, text in RULE_KEYS.items()),
+            "\n## The journal of actions (`journal:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in JOURNAL_KEYS.items()),
             "\n## The environment alone\n\n| variable | meaning |\n|---|---|",
             *variables,
             _EXAMPLE,
