@@ -10,10 +10,12 @@ from control.journal import Journal
 from control.performer import Job, Performer, Work
 from control.policy import Decision, Policy
 from control.ports import ServerReader
+from control.repair import Repairs
 from control.repository_actions import RepositoryActions
 from control.repository_watch import Patience
+from control.repository_watcher import Watcher
 from telemetry.access import Identity
-from telemetry.errors import InvalidRequest
+from telemetry.errors import InvalidRequest, NotAllowed
 from telemetry.identity import Server
 
 
@@ -23,6 +25,7 @@ class Control:
     `servers` gives the configured servers at every call, so that they may come and go. `reader` reads index,
     statistics and config freshly with a short time-out (`experiments.fresh_reader.FreshReader`).
     `is_sandbox(server_id)` is True only if `GET /v2` answered with the random id this run gave its server.
+    `reason_required`: what changes a server other than the sandbox needs a reason (`Action.why`).
     """
 
     def __init__(
@@ -33,28 +36,61 @@ class Control:
         *,
         journal: Journal | None = None,
         patience: Patience | None = None,
+        reason_required: bool = False,
     ) -> None:
         self.reader = reader
         self.policy = Policy(servers, is_sandbox)
         self.journal = journal or Journal()
         self._performer = Performer(self.policy, self.journal)
-        self._repository = RepositoryActions(reader, self.policy.note_control_mode, patience or Patience())
+        watcher = Watcher(reader, self.policy.note_control_mode, patience or Patience())
+        self._repository = RepositoryActions(watcher, is_sandbox)
+        self._is_sandbox = is_sandbox
+        self._reason_required = reason_required
+        self.repairs = Repairs(self, reader)
+
+    def start(self) -> None:
+        """Begin to wait for the journal, if another process holds it, and for what must be put back."""
+        self.repairs.start()
+
+    def stop(self) -> None:
+        """Let another process act."""
+        self.repairs.stop()
+        self.journal.close()
 
     def decide(self, server_id: str, kind: ActionKind, model: str = "", *, by: Identity) -> Decision:
         """May this person do this? The reason is what a switched-off button or a read-only banner shows."""
-        return self.policy.decide(server_id, kind, model, by=by)
+        decision = self.policy.decide(server_id, kind, model, by=by)
+        if decision.allowed and (reason := self.journal.refusal()):
+            return Decision(False, reason)
+        return decision
+
+    def needs_reason(self, server_id: str, kind: ActionKind | None = None) -> bool:
+        """True if a person must say why (`journal: reason: required`); a test request needs none."""
+        asks = kind not in (ActionKind.TEST_REQUEST, ActionKind.EXPERIMENT)
+        return self._reason_required and asks and not self._is_sandbox(server_id)
 
     def perform(self, action: Action, work: Work | None = None, *, by: Identity) -> Job:
         """Begin an action for this person and return at once; every write of the product goes through here.
 
-        Load, unload and reload bring their own work; a test request or an experiment hands it in.
-        Raises NotAllowed, AlreadyRunning or InvalidRequest when nothing was begun.
+        Actions on the repository bring their own work; a test request or a load run hands it in.
+        Raises NotAllowed, AlreadyRunning, InvalidRequest or NotRecorded when nothing was begun.
         """
+        self._check_reason(action)
+        if reason := self.journal.refusal():
+            raise NotAllowed(reason)
         if action.kind.changes_repository:
-            work = self._repository.run
+            self.policy.check(action, by=by)
+            action, work = self._repository.prepared(action), self._repository.run
         if work is None:
             raise InvalidRequest(f"Nothing to do was given for this {action.kind.value}.")
         return self._performer.perform(replace(action, who=by.name), work, by=by)
+
+    def _check_reason(self, action: Action) -> None:
+        if self.needs_reason(action.server, action.kind) and not action.why.strip():
+            raise InvalidRequest(
+                "Say why: the settings (journal: reason: required) ask for a reason for every "
+                f"{action.kind.value} on {action.server}. Nothing was sent."
+            )
 
     def job(self, record_id: int) -> Job | None:
         """The job of a record: progress and result; None if it was forgotten."""
