@@ -144,9 +144,14 @@ def parse_condition(text: str, level: Level) -> Condition:
     left = parse_reference(match["left"], level)
     if left.quantity.words:
         return _word_condition(text, left, match["op"], match["right"].strip())
-    choice, texts = _choice(match["right"].strip())
-    terms = tuple(_term(term, left.quantity.unit, level) for term in texts)
+    choice, terms = parse_threshold(match["right"], left.quantity.unit, level)
     return Condition(text, left, match["op"], terms, choice)
+
+
+def parse_threshold(text: str, unit: Unit, level: Level) -> tuple[str, tuple[Term, ...]]:
+    """("max" or "min", terms) of what stands on the right, in `unit`; ValueError for what does not fit."""
+    choice, texts = _choice(text.strip())
+    return choice, tuple(_term(term, unit, level) for term in texts)
 
 
 def _word_condition(text: str, left: Reference, op: str, word: str) -> Condition:

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from telemetry.identity import ModelKey
 from telemetry.scrape import Source
 from telemetry.units import human_duration
+from triage.change import proposed
 from triage.conditions import Condition, Reference
 from triage.context import Context, Fact, Subject
-from triage.finding import ONE_READING, Evidence, Finding, Judgement, Unjudged
+from triage.finding import ONE_READING, Change, Evidence, Finding, Judgement, Unjudged
 from triage.lookback import Hold, Lookback
 from triage.numbers import Numbers, server_of
 from triage.ranking import folded, ranked
-from triage.rulebook import Rule, Rulebook, Saying, Stage
+from triage.rule import Rule, Rulebook, Saying, Stage
 from triage.vocabulary import Level
 
 
@@ -38,7 +39,7 @@ class _Judge:
         self._context = context
         self._numbers = Numbers(context)
         self._lookback = Lookback(context, self._numbers)
-        self._down: set[str] = set()
+        self._hidden: set[str] = set()
 
     def run(self) -> Judgement:
         findings: list[Finding] = []
@@ -50,11 +51,11 @@ class _Judge:
                 finding = self._finding(rule, subject, candidates)
                 if finding is not None:
                     findings.append(finding)
-            if rule.level is Level.SERVER:
-                self._down |= {one.server for one in findings if not self._answers(one.server)}
-            else:
+                    if rule.hides or not self._answers(finding.server):
+                        self._hidden.add(finding.server)
+            if rule.level is not Level.SERVER:
                 unjudged += self._unjudged(rule, subjects)
-        kept = folded(findings, self._numbers.facts.config)
+        kept = folded(findings, self._rules, self._numbers.facts.config)
         return Judgement(self._context.now, len(self._rules), ranked(kept, self._rules), tuple(unjudged))
 
     def _answers(self, server: str) -> bool:
@@ -62,11 +63,11 @@ class _Judge:
         return one is None or one.answering
 
     def _subjects(self, rule: Rule) -> Sequence[Subject]:
-        """A server that is down hides its models: their last figures say nothing about now."""
+        """A server that is down, or one whose figures mean nothing, hides its models."""
         if rule.level is Level.SERVER:
             return [one.server for one in self._context.coverage]
         choice = self._context.choices.get(rule.name)
-        keys = [key for key in self._context.model_keys if key.server not in self._down]
+        keys = [key for key in self._context.model_keys if key.server not in self._hidden]
         if choice is None or not choice.except_models:
             return keys
         return [key for key in keys if not choice.leaves_out(key.name)]
@@ -131,7 +132,19 @@ class _Judge:
             detail=self._detail(saying, subject),
             harm_per_second=sum(self._number(reference, subject) or 0.0 for reference in rule.harm),
             clause=saying.clause.fill(listed, lookup),
+            affected=rule.affects.fill(names, lookup),
+            confidence=saying.confidence,
+            excluded=tuple(one.fill(names, lookup) for one in saying.excluded if one.known(names, lookup)),
+            change=self._change(saying, subject),
         )
+
+    def _change(self, saying: Saying, subject: Subject) -> Change | None:
+        """The proposed setting, where the model's config and the numbers of the proposal are known."""
+        config = self._numbers.facts.config(subject) if isinstance(subject, ModelKey) else None
+        if saying.change is None or config is None:
+            return None
+        value = self._numbers.chosen(saying.change.terms, saying.change.choice, subject)
+        return None if value is None else proposed(saying.change, value, config)
 
     def _fits(self, saying: Saying, subject: Subject) -> bool:
         return self._all(saying.when, subject) and not self._any(saying.unless, subject)

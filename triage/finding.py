@@ -17,6 +17,24 @@ class Severity(StrEnum):
     INFO = "info"
 
 
+class Confidence(StrEnum):
+    """How sure the cause is. HIGH: counted. MEDIUM: concluded. LOW: one of several that fit."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A proposed setting of config.pbtxt: `old` and `new` as printed, `snippet` the lines to write."""
+
+    setting: str
+    old: str
+    new: str
+    snippet: str
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One number a finding rests on, with its unit; `signal` names it where it is a signal."""
@@ -33,8 +51,9 @@ class Finding:
 
     `tag` is one word for the card (FAILING, WAITING). `sentence` is what an operator would say, `remedy`
     the first thing to do. `harm_per_second` ranks: requests per second failing plus waiting. `clause` is
-    the sentence in a few words, for a list of several. `follows` are findings that only follow from this
-    one, such as an ensemble that fails because this step does.
+    the sentence in a few words, for a list of several. `affected` is who is hurt, `confidence` how sure the
+    cause is, `excluded` what it is not, `change` the setting that is proposed. `follows` are findings that
+    only follow from this one, such as an ensemble that fails because this step does.
     """
 
     rule: str
@@ -51,6 +70,10 @@ class Finding:
     harm_per_second: float = 0.0
     clause: str = ""
     follows: tuple[Finding, ...] = ()
+    affected: str = ""
+    confidence: Confidence = Confidence.HIGH
+    excluded: tuple[str, ...] = ()
+    change: Change | None = None
 
 
 ONE_READING = "there is one reading only, and rates need two"

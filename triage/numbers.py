@@ -142,16 +142,17 @@ class Numbers:
             return None
         if condition.word is not None:
             return (left == condition.word) is (condition.operator == "==")
-        right = self._threshold(condition, subject)
+        right = self.chosen(condition.terms, condition.choice, subject)
         if right is None or isinstance(left, str):
             return None
         return COMPARE[condition.operator](left, right)
 
-    def _threshold(self, condition: Condition, subject: Subject) -> float | None:
-        values = [value for term in condition.terms if (value := self._term(term, subject)) is not None]
+    def chosen(self, terms: Sequence[Term], choice: str, subject: Subject) -> float | None:
+        """The largest or smallest ("max", "min") of the terms that are reported, None if none is."""
+        values = [value for term in terms if (value := self._term(term, subject)) is not None]
         if not values:
             return None
-        return max(values) if condition.choice == "max" else min(values)
+        return max(values) if choice == "max" else min(values)
 
     def _term(self, term: Term, subject: Subject) -> float | None:
         if term.reference is None:

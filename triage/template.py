@@ -49,6 +49,11 @@ class Template:
                 if isinstance(inner, Field):
                     yield inner
 
+    def known(self, names: Mapping[str, str], lookup: Lookup) -> bool:
+        """True if every name outside brackets is reported: a statement without its number is none."""
+        outside = (part for part in self.parts if not isinstance(part, tuple))
+        return all(_text(part, names, lookup) is not None for part in outside)
+
     def fill(self, names: Mapping[str, str], lookup: Lookup) -> str:
         """The sentence. A name that is not reported reads "–" outside brackets, and drops its brackets."""
         out: list[str] = []
