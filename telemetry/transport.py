@@ -128,6 +128,30 @@ class Transport:
         """POST of a text, JSON unless told otherwise; raises SourceError unless the status is 200."""
         return self._send("POST", url, body, timeout_seconds, content_type)
 
+    def post_lines(self, url: str, body: str, *, timeout_seconds: float | None = None) -> Iterator[str]:
+        """POST of JSON whose answer is read line by line as it arrives, without line ends.
+
+        The time-out is for connecting and for every wait. Raises SourceError unless the status is 200.
+        """
+        limit = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        try:
+            with self._session().post(
+                url,
+                data=body.encode(),
+                headers={"Content-Type": JSON},
+                timeout=limit,
+                stream=True,
+                allow_redirects=False,
+            ) as response:
+                if response.status_code != 200:
+                    text = _body(response, url, limit, time.monotonic() + limit)
+                    _checked(
+                        Answer(response.status_code, response.headers.get("Content-Type", ""), text), url
+                    )
+                yield from _lines(response, url)
+        except _FOREIGN as error:
+            raise source_error(error, url, limit) from error
+
     def close(self) -> None:
         """Close the calling thread's connections."""
         session: requests.Session | None = getattr(self._local, "session", None)
@@ -186,6 +210,20 @@ def _body(response: requests.Response, url: str, limit_seconds: float, deadline:
         if time.monotonic() > deadline:
             raise NoAnswer(f"{host_of(url)} had not finished its answer after {limit_seconds:g} s")
     return b"".join(chunks).decode("utf-8", errors="replace")
+
+
+def _lines(response: requests.Response, url: str) -> Iterator[str]:
+    """Lines as they arrive, each at once: an event must not wait for the next one."""
+    pending, size = b"", 0
+    while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
+        size += len(chunk)
+        if size > MAX_ANSWER_BYTES:
+            raise WrongContent(f"{host_of(url)} sends more than {MAX_ANSWER_BYTES >> 20} MiB: not read")
+        *whole, pending = (pending + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode("utf-8", errors="replace").rstrip("\r")
+    if pending:
+        yield pending.decode("utf-8", errors="replace")
 
 
 def _checked(answer: Answer, url: str) -> Answer:
