@@ -292,6 +292,7 @@ class _Loader:
                     normalise_address(str(content["http_url"])),
                     metrics_base(str(content["metrics_url"])),
                     expected_server_name=str(content["server_id"]),
+                    grpc_url=str(content["grpc_url"]) if "grpc_url" in content else None,
                 )
             ]
         except (OSError, ValueError, KeyError, TypeError, SettingsError) as error:

@@ -32,6 +32,8 @@ class Server:
     """Control is switched on for this server in the settings (the sandbox needs no switch)."""
     expected_server_name: str | None = None
     """The random --id this run gave its own tritonserver; only a server that answers with it is ours."""
+    grpc_url: str | None = None
+    """Address of the gRPC API (`host:port`, with `grpcs://` for TLS) for test requests, None if not given."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

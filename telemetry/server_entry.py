@@ -21,6 +21,7 @@ SERVER_KEYS: dict[str, str] = {
     "id": "name of the server in the product, in links and labels; default: host:port of `url`",
     "url": "address of the HTTP API, with or without scheme, slash and base path",
     "metrics_url": "address of the metrics page, or `none` if it is closed; default: `url`'s host, port 8002",
+    "grpc_url": "address of the gRPC API, host:port or `grpcs://host:port`, for test requests over gRPC",
     "headers": "headers sent with every request to this server, also for metrics",
     "headers_from_env": "header name: environment variable that holds its value (tokens)",
     "headers_from_file": "header name: file that holds its value (mounted secrets)",
@@ -74,6 +75,7 @@ class ServerEntry:
             workload=self.text("workload"),
             match=tuple(sorted((name, str(value.scalar)) for name, value in self.pairs("match"))),
             control=self._control(control),
+            grpc_url=self._grpc_url(),
         )
 
     def text(self, key: str) -> str:
@@ -116,6 +118,17 @@ class ServerEntry:
             return http_url, usual
         self._hint("metrics_url", metrics_url, METRICS_PORT)
         return http_url, metrics_url
+
+    def _grpc_url(self) -> str | None:
+        text = self.text("grpc_url")
+        scheme, _, place = text.rpartition("://")
+        if not text:
+            return None
+        host, colon, port = place.rpartition(":")
+        if scheme not in ("", "grpc", "grpcs") or not (colon and host and port.isdecimal()):
+            self.note("grpc_url", f"grpc_url must be host:port, not {text!r}: gRPC is not offered")
+            return None
+        return text.removeprefix("grpc://")
 
     def _matched_name(self) -> str:
         """What to call a server of which only the labels in Prometheus are known; "" without them."""
