@@ -46,7 +46,7 @@ _DOING = {
     ActionKind.UNLOAD: "unloading",
     ActionKind.RELOAD: "reloading",
     ActionKind.OVERRIDE: "overriding the configuration of",
-    ActionKind.REVERT: "reverting to its files",
+    ActionKind.REVERT: "reverting",
     ActionKind.TEST_REQUEST: "sending a test request to",
     ActionKind.EXPERIMENT: "running an experiment on",
     ActionKind.LOAD_RUN: "running load on",
