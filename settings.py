@@ -16,6 +16,8 @@ from typing import Annotated, Any
 from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from telemetry.access import Access
+from telemetry.access_entry import access_of
 from telemetry.errors import SettingsError
 from telemetry.identity import Server
 from telemetry.located_yaml import Located, read_located
@@ -35,7 +37,7 @@ MIN_LIVE_INTERVALS = 4
 SCALARS = ("refresh_seconds", "live_window_seconds", "retention_seconds", "control", "app_host", "app_port")
 """Settings that are one value: in the file under their name, in the environment with the prefix."""
 
-_SECTIONS = ("servers", "history", "slo", "rules")
+_SECTIONS = ("servers", "history", "slo", "rules", "access")
 """Top-level keys of the file that hold more than one value."""
 
 VARIABLES: dict[str, str] = {
@@ -44,6 +46,8 @@ VARIABLES: dict[str, str] = {
     "URL": "address of one server's HTTP API, beside those of SERVERS",
     "METRICS_URL": "address of that one server's metrics page",
     "PROMETHEUS_URL": "address of a Prometheus-compatible API; wins over `url` of `history: prometheus:`",
+    "ANONYMOUS": "role of whoever is not signed in; wins over `anonymous` of `access:`",
+    "PASSWORD": "the shared password; wins over `password` of `access:`",
     "SANDBOX_STATE": "state file of `python -m sandbox run`, which sets it; adds the server `sandbox`",
 }
 
@@ -76,6 +80,7 @@ class Settings(BaseSettings):
     rules: dict[str, InstanceOf[RuleChoice]] = Field(
         default={}, description="rules that are switched on or off, or leave models out"
     )
+    access: InstanceOf[Access] = Field(default_factory=Access, description="who may see and do what")
     notices: tuple[InstanceOf[Notice], ...] = Field(default=(), description="what could not be used")
 
     @classmethod
@@ -110,6 +115,7 @@ class _Loader:
         self._environ = environ
         self._notices: list[Notice] = []
         self._file_is_broken = False
+        self._mentions_access = False
 
     def load(self, path: Path | None) -> Settings:
         file = path or Path(self._variable("CONFIG") or FILE_NAME)
@@ -121,6 +127,7 @@ class _Loader:
         slo, slo_notices = objectives_of(file.name, self._section(root, "slo"))
         rules, rule_notices = rule_choices_of(file.name, self._section(root, "rules"))
         self._notices += [*slo_notices, *rule_notices]
+        access = self._access(file, root)
         state = self._variable("SANDBOX_STATE")
         servers = self._sandbox(Path(state)) if state else []
         servers += self._servers(entries, bool(scalars["control"]), prometheus is not None)
@@ -133,6 +140,7 @@ class _Loader:
             prometheus=prometheus,
             slo=slo,
             rules=dict(rules),
+            access=access,
             notices=tuple(self._notices),
         )
 
@@ -157,6 +165,7 @@ class _Loader:
             why = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "cannot be read"
             self._note(file.name, None, f"this file {why}: only the environment counts")
             return None
+        self._mentions_access = any(line.startswith("access:") for line in text.splitlines())
         root, notices = read_located(text, file.name)
         self._notices += notices
         self._file_is_broken = bool(notices)
@@ -197,6 +206,19 @@ class _Loader:
         """A section of the file, None if it is not there or empty."""
         located = (root.entries or {}).get(name) if root else None
         return None if located is None or located == Located(located.line) else located
+
+    def _access(self, file: Path, root: Located | None) -> Access:
+        access, notices = access_of(
+            file.name,
+            self._section(root, "access"),
+            self._environ,
+            file.parent,
+            anonymous=self._variable("ANONYMOUS"),
+            password=self._variable("PASSWORD"),
+            written=self._mentions_access,
+        )
+        self._notices += notices
+        return access
 
     # ---- history
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from settings import PREFIX, SCALARS, VARIABLES, Settings
+from telemetry.access_entry import ACCESS_KEYS, OIDC_KEYS, PASSWORD_KEYS, PROXY_KEYS
 from telemetry.journal_choice import JOURNAL_KEYS
 from telemetry.objective import OBJECTIVE_KEYS, RULE_KEYS
 from telemetry.prometheus_endpoint import PROMETHEUS_KEYS
@@ -35,6 +36,15 @@ def render() -> str:
             *(f"| `{key}` | {text} |" for key, text in RULE_KEYS.items()),
             "\n## The journal of actions (`journal:`)\n\n| key | meaning |\n|---|---|",
             *(f"| `{key}` | {text} |" for key, text in JOURNAL_KEYS.items()),
+            _ACCESS,
+            "| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in ACCESS_KEYS.items()),
+            "\n### Single sign-on (`access: oidc:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in OIDC_KEYS.items()),
+            "\n### A proxy that signs people in (`access: proxy:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in PROXY_KEYS.items()),
+            "\n### A shared password (`access: password:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in PASSWORD_KEYS.items()),
             "\n## The environment alone\n\n| variable | meaning |\n|---|---|",
             *variables,
             _EXAMPLE,
@@ -59,6 +69,16 @@ Written by `make generate` from `settings.py`. Everything has a default: without
 
 What cannot be used costs itself only. A server that is written wrongly is left out, the others are watched;
 the sidebar lists every such place with its line.
+"""
+
+_ACCESS = """
+## Who may see and do what (`access:`)
+
+Without this section somebody at the machine itself (a connection from loopback without a proxy) may do what
+`control` allows, and everybody else is a viewer. With it, only what it says counts; what is written wrongly
+gives nobody anything. Roles: `viewer` (view), `tester` (view, infer), `operator` (view, infer, load, load-run
+and log), `admin` (also override), `none`. A server that somebody may not view is absent from all they see.
+How to use each way to sign in, with examples: [security.md](security.md).
 """
 
 _EXAMPLE = """
