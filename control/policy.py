@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from control.actions import Action, ActionKind
-from telemetry.access import How, Identity
+from telemetry.access import How, Identity, Right
 from telemetry.errors import NotAllowed
 from telemetry.identity import Server, is_http_addressable
 
@@ -35,7 +35,7 @@ class Policy:
 
     Allowed is only what goes to our own sandbox (`is_sandbox`: GET /v2 answered with the random id this run
     gave its server) or to a server whose settings say `control: true`, and is asked for by a person who has
-    the right to it there. Buttons show the same reason.
+    the right to it there. Load runs need a limit for that server besides. Buttons show the same reason.
     """
 
     def __init__(self, servers: Callable[[], Sequence[Server]], is_sandbox: Callable[[str], bool]) -> None:
@@ -59,6 +59,8 @@ class Policy:
             return right
         if not by.may(kind.right, server_id):
             return Decision(False, _no_right(kind, server_id, by))
+        if kind.right is Right.LOAD_RUN and not self._load_runs_allowed(server):
+            return Decision(False, _no_load_runs(server_id))
         if server.http_url is None:
             return Decision(
                 False, f"{server.id} has no HTTP address in the settings: nothing can be sent to it."
@@ -77,6 +79,15 @@ class Policy:
             raise NotAllowed(decision.reason)
         return server
 
+    def load_run_cap_per_second(self, server: Server) -> float | None:
+        """Requests/s that a load run may send at most; None = no limit, which only the sandbox has.
+
+        Raises NotAllowed for a server that gets no load runs: the limit is asked for again at sending.
+        """
+        if not self._load_runs_allowed(server):
+            raise NotAllowed(_no_load_runs(server.id))
+        return server.load_run_limit_per_second
+
     def control_mode(self, server_id: str) -> str | None:
         """ "explicit" or "none or poll" as the server's answers showed it, None before the first answer."""
         with self._lock:
@@ -91,6 +102,9 @@ class Policy:
         """The server was restarted, or a person wants it asked again."""
         with self._lock:
             self._control_modes.pop(server_id, None)
+
+    def _load_runs_allowed(self, server: Server) -> bool:
+        return server.load_run_limit_per_second is not None or self._is_sandbox(server.id)
 
     def _switched_on(self, server: Server) -> Decision:
         if self._is_sandbox(server.id):
@@ -108,6 +122,13 @@ class Policy:
             f"Read-only: control of {server.id} is not switched on. "
             "To allow it, write control: true at this server in tritonscope.yml.",
         )
+
+
+def _no_load_runs(server_id: str) -> str:
+    return (
+        f"Load runs on {server_id} are off: they would take capacity from its users. To allow them up to a "
+        "limit, write load_runs: {max_requests_per_second: 50} at this server in tritonscope.yml."
+    )
 
 
 def _no_right(kind: ActionKind, server_id: str, by: Identity) -> str:

@@ -34,6 +34,8 @@ class Server:
     """The random --id this run gave its own tritonserver; only a server that answers with it is ours."""
     grpc_url: str | None = None
     """Address of the gRPC API (`host:port`, with `grpcs://` for TLS) for test requests, None if not given."""
+    load_run_limit_per_second: float | None = None
+    """Load runs may send so many requests/s; None = no load runs (the sandbox needs no such switch)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from telemetry.scrape import Notice
 from telemetry.transport import check_headers, normalise_address
 
 METRICS_PORT = 8002
+LOAD_RUN_LIMIT = "max_requests_per_second"
 _USUAL_PORTS = {8000: "HTTP API", 8001: "gRPC API", METRICS_PORT: "metrics page"}
 
 SERVER_KEYS: dict[str, str] = {
@@ -29,6 +31,8 @@ SERVER_KEYS: dict[str, str] = {
     "workload": "name shared by servers that serve the same models; default: the server itself",
     "match": "Prometheus labels of this server's series, for example `namespace` and `pod`; with these alone "
     "the server is known from `history.prometheus` only",
+    "load_runs": "`max_requests_per_second`: load runs may be sent to it, never more than so many requests a "
+    "second; default: none (the sandbox has no limit)",
     "control": "true: load, unload and test requests may be sent to it; default: the general `control`",
 }
 
@@ -74,8 +78,9 @@ class ServerEntry:
             ca_file=self.ca_file(),
             workload=self.text("workload"),
             match=tuple(sorted((name, str(value.scalar)) for name, value in self.pairs("match"))),
-            control=self._control(control),
+            control=self.control(control),
             grpc_url=self._grpc_url(),
+            load_run_limit_per_second=self._load_run_limit(),
         )
 
     def text(self, key: str) -> str:
@@ -211,7 +216,24 @@ class ServerEntry:
             self.note("ca_file", f"ca_file {name} does not exist: TLS will fail")
         return str(file)
 
-    def _control(self, general: bool) -> bool:
+    def _load_run_limit(self) -> float | None:
+        """Requests/s that load runs may send at most; None where it says nothing usable."""
+        pairs = dict(self.pairs("load_runs"))
+        located = pairs.pop(LOAD_RUN_LIMIT, None)
+        for name, other in pairs.items():
+            text = f"load_runs: {name} is unknown, it has {LOAD_RUN_LIMIT} only"
+            self.notices.append(Notice(self.source, other.line, text))
+        if located is None:
+            return None
+        limit = located.scalar
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:
+            text = f"load_runs: {LOAD_RUN_LIMIT} must be a number above 0: no load run is sent to it"
+            self.notices.append(Notice(self.source, located.line, text))
+            return None
+        return float(limit)
+
+    def control(self, general: bool) -> bool:
+        """May it be written to, as written; `general` where it says nothing."""
         located = self.values.get("control")
         if located is None:
             return general

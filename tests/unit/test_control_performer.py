@@ -15,7 +15,7 @@ from telemetry.access import LOCAL
 from telemetry.errors import ActionFailed, AlreadyRunning, InvalidRequest
 from telemetry.identity import Server
 
-SERVER = Server("lab", "http://lab:8000", None, control=True)
+SERVER = Server("lab", "http://lab:8000", None, control=True, load_run_limit_per_second=50.0)
 WAIT_SECONDS = 5.0
 
 

@@ -6,17 +6,18 @@ import pytest
 
 from control.actions import Action, ActionKind
 from control.facade import Control
-from control.policy import CONTROL_REFUSED, NONE_OR_POLL, NOT_ADDRESSABLE, Policy
+from control.policy import CONTROL_REFUSED, NONE_OR_POLL, NOT_ADDRESSABLE, Decision, Policy
 from telemetry.access import LOCAL
 from telemetry.errors import NotAllowed
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
 from telemetry.identity import Server
 
 SANDBOX = Server("sandbox", "http://127.0.0.1:8000", None, expected_server_name="tritonscope-1")
-SWITCHED_ON = Server("lab", "http://lab:8000", None, control=True)
+SWITCHED_ON = Server("lab", "http://lab:8000", None, control=True, load_run_limit_per_second=50.0)
+NO_LOAD_RUNS = Server("shop", "http://shop:8000", None, control=True)
 READ_ONLY = Server("prod", "http://prod:8000", None)
 METRICS_ONLY = Server("blind", None, "http://blind:8002/metrics", control=True)
-SERVERS = (SANDBOX, SWITCHED_ON, READ_ONLY, METRICS_ONLY)
+SERVERS = (SANDBOX, SWITCHED_ON, NO_LOAD_RUNS, READ_ONLY, METRICS_ONLY)
 
 
 class NeverAsked:
@@ -42,6 +43,26 @@ def test_only_the_own_sandbox_and_switched_on_servers_are_written_to(
     kind: ActionKind, server: str, allowed: bool
 ) -> None:
     assert policy().decide(server, kind, "alpha", by=LOCAL).allowed is allowed
+
+
+@pytest.mark.parametrize("kind", [ActionKind.LOAD_RUN, ActionKind.EXPERIMENT])
+def test_load_runs_need_a_limit_for_the_server_besides_control(kind: ActionKind) -> None:
+    decision = policy().decide("shop", kind, "alpha", by=LOCAL)
+    assert decision == Decision(
+        False,
+        "Load runs on shop are off: they would take capacity from its users. To allow them up to a limit, "
+        "write load_runs: {max_requests_per_second: 50} at this server in tritonscope.yml.",
+    )
+    assert policy().decide("shop", ActionKind.TEST_REQUEST, "alpha", by=LOCAL).allowed
+
+
+def test_the_cap_of_load_runs_is_the_settings_and_the_sandbox_has_none() -> None:
+    assert policy().load_run_cap_per_second(SWITCHED_ON) == 50.0
+    assert policy().load_run_cap_per_second(SANDBOX) is None
+    with pytest.raises(NotAllowed, match="Load runs on shop are off"):
+        policy().load_run_cap_per_second(NO_LOAD_RUNS)
+    with pytest.raises(NotAllowed, match="Load runs on sandbox are off"):
+        policy(sandbox_answers=False).load_run_cap_per_second(SANDBOX)
 
 
 def test_read_only_says_how_to_switch_control_on() -> None:
