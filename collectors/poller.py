@@ -101,10 +101,10 @@ class Poller:
         if old is not None:
             _stop([old])
 
-    def remove(self, server_id: str) -> None:
-        """Drop all jobs of a server."""
+    def remove(self, *server_ids: str) -> None:
+        """Drop all jobs of these servers."""
         with self._lock:
-            gone = [key for key in self._loops if key[0] == server_id]
+            gone = [key for key in self._loops if key[0] in server_ids]
             loops = [self._loops.pop(key) for key in gone]
         _stop(loops)
 

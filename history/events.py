@@ -40,6 +40,8 @@ class EventKind(StrEnum):
     UP = "up"
     VERSION = "version"
     STATE = "state"
+    JOINED = "joined"
+    LEFT = "left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,21 @@ class EventLog:
                 key=lambda event: event.at,
             )
         )
+
+    def joined(self, server: str, at: float, origin: str) -> None:
+        """A server is listed from `at` (unix seconds) on in `origin`."""
+        self._note(Event(at, server, None, EventKind.JOINED, f"{server} came: it is in {origin} now"))
+
+    def left(self, server: str, at: float, origin: str) -> None:
+        """A server is not listed any more. Nothing is compared with what it was if it comes again."""
+        with self._lock:
+            self._servers.pop(server, None)
+        self._note(Event(at, server, None, EventKind.LEFT, f"{server} went: it is not in {origin} any more"))
+
+    def _note(self, event: Event) -> None:
+        with self._lock:
+            self._events.append(event)
+            self._revision += 1
 
     def accept(self, scrape: Scrape) -> None:
         """Compare one scrape with the one before it from the same source."""

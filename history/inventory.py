@@ -75,12 +75,17 @@ class Inventory:
     """Servers whose repository index was read at least once."""
 
     @classmethod
-    def of(cls, ring: Ring, servers: Iterable[str]) -> Inventory:
-        """The inventory of these server ids as far as the ring has seen them."""
+    def of(cls, ring: Ring, servers: Iterable[str], gone: Mapping[str, float] | None = None) -> Inventory:
+        """The inventory of these server ids as far as the ring has seen them.
+
+        `gone` are servers that nobody asks any more, with the unix time at which they went: their models went
+        with them.
+        """
         ids = tuple(servers)
-        models = sorted(
-            (facts for server in ids for facts in _Reading(ring, server).models()), key=lambda one: one.key
-        )
+        found = [facts for server in ids for facts in _Reading(ring, server).models()]
+        for server, at in (gone or {}).items():
+            found += (_went(facts, at) for facts in _Reading(ring, server).models())
+        models = sorted(found, key=lambda one: one.key)
         return cls(
             tuple(models),
             {server: payload for server in ids if (payload := _metadata(ring, server)) is not None},
@@ -95,6 +100,11 @@ class Inventory:
     def of_server(self, server: str) -> tuple[ModelFacts, ...]:
         """The models of one server."""
         return tuple(facts for facts in self.models if facts.key.server == server)
+
+
+def _went(facts: ModelFacts, at: float) -> ModelFacts:
+    since = facts.since if facts.gone else at
+    return replace(facts, state=ModelState.GONE, reason="", since=since, state_at=since, sources=frozenset())
 
 
 def _metadata(ring: Ring, server: str) -> ServerMetadata | None:

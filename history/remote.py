@@ -59,9 +59,17 @@ class Remote:
     """One Prometheus beside the ring; `start()` begins to read. Methods may be called from any thread."""
 
     def __init__(
-        self, endpoint: PrometheusEndpoint, configured: Sequence[Server], ring: Ring, sink: Sink
+        self,
+        endpoint: PrometheusEndpoint,
+        configured: Sequence[Server],
+        ring: Ring,
+        sink: Sink,
+        *,
+        follows_all: bool | None = None,
     ) -> None:
+        """`follows_all`: servers are followed that are not configured; None: if none is configured."""
         self.api = PrometheusApi(endpoint)
+        self._follows_all = not configured if follows_all is None else follows_all
         self._configured = tuple(configured)
         self._ring = ring
         self._sink = sink
@@ -71,9 +79,7 @@ class Remote:
         self._error = ""
         self._lock = threading.Lock()
         self._feeds: dict[str, Feed] = {
-            server.id: self._feed(server.id)
-            for server in configured
-            if server.http_url is None and server.metrics_url is None
+            server.id: self._feed(server.id) for server in configured if _without_path(server)
         }
         self._followed: tuple[Server, ...] = ()
         self._ended = threading.Event()
@@ -124,6 +130,23 @@ class Remote:
     def fed(self, server: str) -> bool:
         """True for a server that is read through Prometheus alone."""
         return server in self._feeds
+
+    def configure(self, servers: Sequence[Server]) -> None:
+        """Other servers are configured from now on."""
+        with self._lock:
+            before, self._configured = self._configured, tuple(servers)
+            known = {server.id for server in servers}
+            for server in before:
+                if server.id not in known:
+                    self._feeds.pop(server.id, None)
+            for server in servers:
+                if _without_path(server):
+                    self._feeds.setdefault(server.id, self._feed(server.id))
+                elif server.id in self._feeds:
+                    del self._feeds[server.id]
+            self._followed = tuple(server for server in self._followed if server.id not in known)
+        # Which series are whose is asked anew at the next round.
+        self._discovered_at = None
 
     def open(self, text: str) -> str | None:
         """Follow a server by id, instance or pod; its id, None if Prometheus does not know it."""
@@ -234,7 +257,7 @@ class Remote:
             return
         self._error, self._discovered_at = "", now
         self._forget_the_gone()
-        if not self._configured:
+        if self._follows_all:
             fresh = [one for one in self._targets.targets if one.server not in self._feeds]
             self._follow(fresh[: max(0, MAX_FOLLOWED - len(self._feeds))])
 
@@ -259,10 +282,18 @@ class Remote:
 
     def _read(self, server: str) -> None:
         """New samples into the sink. While Prometheus is silent nothing is known: no failed reading then."""
+        feed = self._feeds.get(server)
+        if feed is None:
+            return
         try:
-            scrapes = self._feeds[server].scrapes(time.time(), BACK_SECONDS)
+            scrapes = feed.scrapes(time.time(), BACK_SECONDS)
         except SourceError as error:
             self._error = error.sentence
             return
         for scrape in scrapes:
             self._sink.accept(scrape)
+
+
+def _without_path(server: Server) -> bool:
+    """True for a server that this process cannot ask itself."""
+    return server.http_url is None and server.metrics_url is None

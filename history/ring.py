@@ -90,6 +90,14 @@ class Ring:
     def _note(self, scrape: Scrape, text: str) -> None:
         self._notices.append((scrape.server, scrape.at, Notice(str(scrape.source), None, text)))
 
+    def end(self, server: str, at: float) -> None:
+        """Nobody asks this server any more from `at` (unix seconds): its series end, what was read stays."""
+        with self._lock:
+            for bank in (bank for key, bank in self._banks.items() if key[0] == server):
+                if bank.newest_ms is None or bank.newest_ms < _ms(at):
+                    bank.append(_ms(at), None)
+            self._revision += 1
+
     def forget(self, server: str) -> None:
         """Drop everything of one server that is no longer configured."""
         with self._lock:
