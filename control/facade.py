@@ -75,11 +75,11 @@ class Control:
         Actions on the repository bring their own work; a test request or a load run hands it in.
         Raises NotAllowed, AlreadyRunning, InvalidRequest or NotRecorded when nothing was begun.
         """
+        self.policy.check(action, by=by)
         self._check_reason(action)
         if reason := self.journal.refusal():
             raise NotAllowed(reason)
         if action.kind.changes_repository:
-            self.policy.check(action, by=by)
             action, work = self._repository.prepared(action), self._repository.run
         if work is None:
             raise InvalidRequest(f"Nothing to do was given for this {action.kind.value}.")

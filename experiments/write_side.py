@@ -1,0 +1,48 @@
+"""The write side of one process, put together as the settings say. Imported only where it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from control.actions import Record
+from control.facade import Control
+from control.journal import Journal, say_on_stdout
+from control.journal_file import JournalFile
+from experiments.fresh_reader import FreshReader
+from telemetry.identity import Server
+from telemetry.journal_choice import JournalChoice
+
+
+def write_side(
+    servers: Callable[[], Sequence[Server]],
+    is_sandbox: Callable[[str], bool],
+    choice: JournalChoice,
+    acted: Callable[[Record], None],
+) -> Control:
+    """The control of this process; `acted` hears when an action on a repository was sent or has ended."""
+
+    def told(record: Record) -> None:
+        if record.sent and record.action.kind.changes_repository:
+            acted(record)
+
+    journal = Journal(
+        store=JournalFile(choice.path, max_bytes=choice.max_bytes, keep=choice.keep) if choice.path else None,
+        secrets=lambda: frozenset(_secrets(servers())),
+        echo=say_on_stdout if choice.stdout else None,
+        told=told,
+    )
+    return Control(
+        servers,
+        FreshReader(servers),
+        is_sandbox,
+        journal=journal,
+        reason_required=choice.reason_required,
+    )
+
+
+def _secrets(servers: Sequence[Server]) -> Iterator[str]:
+    """Values of the headers that servers are called with, and without a scheme such as Bearer."""
+    for server in servers:
+        for value in server.headers.values():
+            yield value
+            yield value.rpartition(" ")[2]
