@@ -11,7 +11,7 @@ import asyncio
 import gc
 import importlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
@@ -25,6 +25,8 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 import runtime
+from telemetry import own_families as own
+from telemetry.catalogue import Kind
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _WARM = ("numpy", "pandas", "pyarrow", "streamlit.dataframe_util", "tritonclient.http")
@@ -97,19 +99,8 @@ class _OwnMetrics(Collector):
         yield from self._actions()
 
     def _polling(self) -> Iterator[Metric]:
-        labels = ["server", "source"]
-        rounds = CounterMetricFamily("tritonscope_poller_rounds", "Readings of a source", labels=labels)
-        failures = CounterMetricFamily(
-            "tritonscope_poller_failures", "Readings of a source that failed", labels=labels
-        )
-        age = GaugeMetricFamily(
-            "tritonscope_source_success_age_seconds",
-            "Time since a source was last read successfully; absent if it never was",
-            labels=labels,
-        )
-        duration = GaugeMetricFamily(
-            "tritonscope_source_duration_seconds", "Time the last reading of a source took", labels=labels
-        )
+        rounds, failures = _family(own.ROUNDS), _family(own.FAILURES)
+        age, duration = _family(own.SUCCESS_AGE), _family(own.DURATION)
         for (server, source), job in self._process.poller.health().items():
             values = [server, str(source)]
             rounds.add_metric(values, job.rounds)
@@ -121,57 +112,56 @@ class _OwnMetrics(Collector):
         yield from (rounds, failures, age, duration)
 
     def _memory(self) -> Iterator[Metric]:
-        samples = GaugeMetricFamily(
-            "tritonscope_source_samples",
-            "Samples in a source's last successful reading",
-            labels=["server", "source"],
-        )
+        samples = _family(own.SAMPLES)
         ring = self._process.ring
         for server, source in self._process.poller.health():
             scrape = ring.last(server, source)
             if scrape is not None:
                 samples.add_metric([server, str(source)], len(scrape.samples.series))
         yield samples
-        yield GaugeMetricFamily(
-            "tritonscope_history_bytes", "Memory of the numbers kept in this process", value=ring.nbytes()
-        )
+        yield _single(own.HISTORY_BYTES, ring.nbytes())
 
     def _derived(self) -> Iterator[Metric]:
-        findings = GaugeMetricFamily(
-            "tritonscope_findings", "Present findings of triage", labels=["server", "rule", "severity"]
-        )
         judgement = self._process.judgement()
-        counts = Counter((one.server, one.rule, str(one.severity)) for one in judgement.findings)
-        for labels, count in sorted(counts.items()):
-            findings.add_metric(labels, count)
-        yield findings
-        effort = self._process.effort
-        yield CounterMetricFamily(
-            "tritonscope_reports", "Times the signals of all models were computed", value=effort.reports
+        yield _counted(
+            own.FINDINGS, ((one.server, one.rule, str(one.severity)) for one in judgement.findings)
         )
+        effort = self._process.effort
+        yield _single(own.REPORTS, effort.reports)
         if effort.last_report_seconds is not None:
-            yield GaugeMetricFamily(
-                "tritonscope_report_duration_seconds",
-                "Time the last computation of all signals took",
-                value=effort.last_report_seconds,
-            )
+            yield _single(own.REPORT_DURATION, effort.last_report_seconds)
 
     def _actions(self) -> Iterator[Metric]:
         control = self._process.control
         if control is None:
             return
-        actions = GaugeMetricFamily(
-            "tritonscope_journal_records",
-            "Actions the journal holds (the newest 500), by kind and outcome",
-            labels=["server", "kind", "outcome"],
-        )
-        counts: Counter[tuple[str, str, str]] = Counter()
-        for record in control.records():
-            outcome = "running" if record.outcome is None else str(record.outcome)
-            counts[record.action.server, str(record.action.kind), outcome] += 1
-        for labels, count in sorted(counts.items()):
+        actions = _family(own.ACTIONS)
+        for labels, count in sorted(control.journal.counts().items()):
             actions.add_metric(labels, count)
         yield actions
+        running = (record.action for record in control.records() if record.running)
+        yield _counted(own.ACTIONS_RUNNING, ((one.server, str(one.kind)) for one in running))
+        yield _single(own.JOURNAL_WRITABLE, 0.0 if control.journal.refusal() else 1.0)
+        pending = control.journal.open_restorations()
+        yield _counted(own.RESTORATIONS_OPEN, ((one.restoration.server,) for one in pending))
+
+
+def _family(of: own.OwnFamily) -> CounterMetricFamily | GaugeMetricFamily:
+    made = CounterMetricFamily if of.kind is Kind.COUNTER else GaugeMetricFamily
+    return made(of.name, of.help, labels=of.labels)
+
+
+def _single(of: own.OwnFamily, value: float) -> Metric:
+    family = _family(of)
+    family.add_metric([], value)
+    return family
+
+
+def _counted(of: own.OwnFamily, rows: Iterable[tuple[str, ...]]) -> Metric:
+    family = _family(of)
+    for labels, count in sorted(Counter(rows).items()):
+        family.add_metric(labels, count)
+    return family
 
 
 def serve(app: str) -> None:
