@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from history.inventory import ModelFacts
 from sandbox import Sandbox
 from signals.fleet import Fleet
 from telemetry.facts import ModelState
@@ -124,11 +125,16 @@ def test_states_and_facts_come_from_the_exporter_where_there_is_one(
             try:
                 until(lambda: process.servers, 20.0)
                 assert [server.id for server in process.servers] == [instance]
-                facts = process.inventory().get(ModelKey(instance, STEADY, "1"))
+
+                def told(name: str) -> ModelFacts | None:
+                    """Numbers, states and facts of configurations come by queries of their own."""
+                    facts = process.inventory().get(ModelKey(instance, name, "1"))
+                    return facts if facts and facts.state and facts.config is not None else None
+
+                facts, ensemble = (until(lambda n=n: told(n), 30.0) for n in (STEADY, "ensemble_pipeline"))
                 assert facts is not None and facts.state is ModelState.READY
                 assert facts.config is not None and facts.config.max_batch_size == 16
                 assert facts.config.raw == {} and facts.instance_count == 1
-                ensemble = process.inventory().get(ModelKey(instance, "ensemble_pipeline", "1"))
                 assert ensemble is not None and ensemble.ensemble and ensemble.config is not None
                 assert set(ensemble.config.step_uses) == {"resnet18", "label_head"}
 
