@@ -1,7 +1,7 @@
 """The exporter: `python -m collectors.exporter` publishes for Prometheus what Triton's own page lacks.
 
-The servers are those of the settings (the environment and tritonscope.yml). This module alone of the
-collectors knows the settings: it is a command.
+The servers are those of the settings (the environment and tritonscope.yml) and those found where the settings
+say; they come and go while it runs. This module alone of the collectors knows the settings: it is a command.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import argparse
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import uvicorn
 
 from collectors.exporter_families import DEFAULT_MAX_SERIES, Options
 from collectors.exporter_http import Exporter
+from collectors.roster import Change, Roster
 from settings import load_settings
 from telemetry.identity import Server
+from telemetry.scrape import Notice
 
 DEFAULT_ADDRESS = "127.0.0.1"
 DEFAULT_PORT = 9105
@@ -30,10 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until ended by a signal; exit status 2 and one sentence if it cannot listen."""
     options = _parser().parse_args(arguments)
     settings = load_settings()
-    for notice in settings.notices:
-        where = notice.source if notice.line is None else f"{notice.source}, line {notice.line}"
-        print(f"{where}: {notice.text}", file=sys.stderr)
-    if not settings.servers:
+    roster = Roster(settings)
+    roster.check()
+    _tell(roster.notices)
+    if not settings.servers and not settings.discoveries:
         print("No server is configured: set TRITONSCOPE_URL or write tritonscope.yml.", file=sys.stderr)
         return 2
     try:
@@ -48,26 +50,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     with listening:
-        _announce(listening, settings.servers)
-        serve(listening, settings.servers, Options(options.raw_batch_sizes, options.max_series))
+        _announce(listening, roster.servers)
+        serve(listening, roster, Options(options.raw_batch_sizes, options.max_series))
     return 0
 
 
-def serve(listening: socket.socket, servers: Sequence[Server], options: Options) -> None:
+def serve(listening: socket.socket, roster: Roster, options: Options) -> None:
     """Answer on a listening socket until SIGINT or SIGTERM; too many requests at once are answered 503."""
-    exporter = Exporter(servers, options)
+    exporter = Exporter(roster.servers, options)
     config = uvicorn.Config(
         exporter.app(),
         log_level="warning",
         access_log=False,
         lifespan="off",
-        limit_concurrency=_SPARE_REQUESTS + _REQUESTS_PER_SERVER * len(servers),
+        limit_concurrency=_limit(roster),
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
+    told = set(roster.notices)
+
+    def follow(change: Change) -> None:
+        if change:
+            exporter.watch(roster.servers)
+            # Read anew for every connection.
+            config.limit_concurrency = _limit(roster)
+            for one in (*change.came, *change.went):
+                print(f"{one.server.id} {'came' if one in change.came else 'went'}: {one.origin}", flush=True)
+        _tell(notice for notice in roster.notices if notice not in told)
+        told.clear()
+        told.update(roster.notices)
+
+    roster.start(follow)
     try:
         uvicorn.Server(config).run(sockets=[listening])
     finally:
+        roster.stop()
         exporter.close()
+
+
+def _limit(roster: Roster) -> int:
+    return _SPARE_REQUESTS + _REQUESTS_PER_SERVER * len(roster.servers)
+
+
+def _tell(notices: Iterable[Notice]) -> None:
+    for notice in notices:
+        where = notice.source if notice.line is None else f"{notice.source}, line {notice.line}"
+        print(f"{where}: {notice.text}", file=sys.stderr, flush=True)
 
 
 def _listen(address: str, port: int) -> socket.socket:

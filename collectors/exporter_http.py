@@ -1,6 +1,6 @@
-"""The exporter's addresses: /probe reads one configured server, /metrics the only one, /healthz the process.
+"""The exporter's addresses: /probe reads one listed server, /metrics the only one, /healthz the process.
 
-A server is named by its id in the configuration; an address in a request is never asked.
+A server is named by its id in the configuration, or as it was found; an address in a request is never asked.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import gzip
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from prometheus_client import ProcessCollector, generate_latest
@@ -48,7 +48,7 @@ def scrape_timeout_seconds(header: str | None) -> float:
 
 
 class Exporter:
-    """The configured servers and the pages about them.
+    """The listed servers and the pages about them.
 
     Each server has threads of its own and one reading at a time, so that one that hangs delays no other;
     a second request for it meanwhile gets the same page.
@@ -56,17 +56,26 @@ class Exporter:
 
     def __init__(self, servers: Sequence[Server], options: Options | None = None) -> None:
         self._options = options or Options()
-        self._targets = {server.id: Target(server) for server in servers}
-        self._threads = {
-            server.id: ThreadPoolExecutor(1, thread_name_prefix=f"probe-{server.id}") for server in servers
-        }
-        self._under_way: dict[str, asyncio.Future[list[Metric]]] = {}
+        self._probed: Mapping[str, _Probed] = {}
         self._probes: Counter[tuple[str, str]] = Counter()
+        self.watch(servers)
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids of the configured servers, in their order."""
-        return tuple(self._targets)
+        """Ids of the listed servers, in their order."""
+        return tuple(self._probed)
+
+    def watch(self, servers: Sequence[Server]) -> None:
+        """These are the servers from now on; any thread may say so.
+
+        What is kept about one that is listed as before stays.
+        """
+        before = self._probed
+        now = {server.id: _same(before.get(server.id), server) or _Probed(server) for server in servers}
+        self._probed = now
+        for one in before.values():
+            if one is not now.get(one.target.server.id):
+                one.close()
 
     def app(self) -> Starlette:
         """The ASGI application."""
@@ -81,10 +90,7 @@ class Exporter:
 
     def close(self) -> None:
         """Let all threads go; readings under way end by their own time-outs."""
-        for target in self._targets.values():
-            target.close()
-        for threads in self._threads.values():
-            threads.shutdown(wait=False, cancel_futures=True)
+        self.watch(())
 
     # ---- addresses
 
@@ -98,29 +104,37 @@ class Exporter:
     async def _probe(self, request: Request) -> Response:
         wanted = request.query_params.getlist("target")
         if len(wanted) != 1:
-            return _refusal(400, f"name one server, for example /probe?target={self.ids[0]}. {self._known()}")
-        if wanted[0] not in self._targets:
+            example = next(iter(self.ids), "ID")
+            return _refusal(400, f"name one server, for example /probe?target={example}. {self._known()}")
+        probed = self._probed.get(wanted[0])
+        if probed is None:
             return _refusal(404, f"no server {wanted[0][:80]!r} is configured here. {self._known()}")
-        found = await self._read(wanted[0], request)
+        found = await self._read(probed, request)
         return found if isinstance(found, Response) else await _page(found, request)
 
     async def _metrics(self, request: Request) -> Response:
-        if len(self._targets) != 1:
+        listed = tuple(self._probed.values())
+        if len(listed) != 1:
             text = f"{self._known()} Read each at /probe?target=ID: this page is about the exporter only."
             return await _page(self._own(), request, comment=text)
-        found = await self._read(self.ids[0], request)
+        found = await self._read(listed[0], request)
         return found if isinstance(found, Response) else await _page([*found, *self._own()], request)
 
     # ---- one server
 
-    async def _read(self, server_id: str, request: Request) -> list[Metric] | Response:
+    async def _read(self, probed: _Probed, request: Request) -> Sequence[Metric] | Response:
         """The families of one server, or the refusal when a reading begun earlier takes all the time."""
         timeout = scrape_timeout_seconds(request.headers.get(TIMEOUT_HEADER))
-        reading = self._under_way.get(server_id)
+        server_id = probed.target.server.id
+        reading = probed.under_way
         if reading is None or reading.done():
-            reading = self._under_way[server_id] = asyncio.get_running_loop().run_in_executor(
-                self._threads[server_id], self._families, server_id, _READING_SHARE * timeout
-            )
+            try:
+                reading = probed.under_way = asyncio.get_running_loop().run_in_executor(
+                    probed.threads, self._families, probed.target, _READING_SHARE * timeout
+                )
+            except RuntimeError:
+                # Its threads were let go between the request and now.
+                return _refusal(404, f"server {server_id} is not listed any more. {self._known()}")
         try:
             # Shielded: others may wait for the same reading.
             found = await asyncio.wait_for(asyncio.shield(reading), _ANSWER_SHARE * timeout)
@@ -130,15 +144,15 @@ class Exporter:
         self._probes[server_id, "answered"] += 1
         return found
 
-    def _families(self, server_id: str, limit_seconds: float) -> list[Metric]:
-        return families(self._targets[server_id].read(limit_seconds), self._options)
+    def _families(self, target: Target, limit_seconds: float) -> Sequence[Metric]:
+        return families(target.read(limit_seconds), self._options)
 
     def _known(self) -> str:
         more = len(self.ids) - _SHOWN_IDS
         names = ", ".join(self.ids[:_SHOWN_IDS]) + (f" and {more} more" if more > 0 else "")
-        return f"Configured: {names}." if self.ids else "No server is configured."
+        return f"Configured: {names}." if self.ids else "No server is listed now."
 
-    def _own(self) -> list[Metric]:
+    def _own(self) -> Sequence[Metric]:
         """The exporter about itself."""
         probes = CounterMetricFamily(
             "tritonscope_exporter_probes_total", "Requests for a server's page", labels=["target", "outcome"]
@@ -146,9 +160,27 @@ class Exporter:
         for labels, count in sorted(self._probes.items()):
             probes.add_metric(labels, count)
         servers = GaugeMetricFamily(
-            "tritonscope_exporter_servers", "Servers in the configuration", value=len(self._targets)
+            "tritonscope_exporter_servers", "Servers in the configuration", value=len(self._probed)
         )
         return [servers, probes, *ProcessCollector(registry=None).collect()]
+
+
+class _Probed:
+    """One listed server with its thread: one reading at a time."""
+
+    def __init__(self, server: Server) -> None:
+        self.target = Target(server)
+        self.threads = ThreadPoolExecutor(1, thread_name_prefix=f"probe-{server.id}")
+        self.under_way: asyncio.Future[Sequence[Metric]] | None = None
+
+    def close(self) -> None:
+        """Let its threads go; a reading under way ends by its own time-outs."""
+        self.target.close()
+        self.threads.shutdown(wait=False)
+
+
+def _same(before: _Probed | None, server: Server) -> _Probed | None:
+    return before if before is not None and before.target.server == server else None
 
 
 class _Given(Collector):

@@ -136,7 +136,11 @@ class Roster:
     # ---- looking
 
     def start(self, changed: Callable[[Change], None]) -> None:
-        """Look now and every few seconds; `changed` is called in that thread. A second call does nothing."""
+        """Look now and every few seconds; a second call does nothing.
+
+        `changed` is called in that thread after each look that differs from the one before in servers or
+        notices.
+        """
         if self._thread is None:
             self._ended.clear()
             self._thread = threading.Thread(target=self._run, args=(changed,), name="roster", daemon=True)
@@ -164,8 +168,9 @@ class Roster:
     def _run(self, changed: Callable[[Change], None]) -> None:
         while not self._ended.is_set():
             try:
+                before = self.notices
                 change = self.check()
-                if change and not self._ended.is_set():
+                if (change or self.notices != before) and not self._ended.is_set():
                     changed(change)
             except Exception:  # noqa: BLE001 - a defect here must not end the looking
                 _LOG.exception("looking for servers failed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from settings import PREFIX, SCALARS, VARIABLES, Settings
 from telemetry.access_entry import ACCESS_KEYS, OIDC_KEYS, PASSWORD_KEYS, PROXY_KEYS
+from telemetry.discovery import DISCOVERY_KEYS, FILE_LABELS
 from telemetry.journal_choice import JOURNAL_KEYS
 from telemetry.objective import OBJECTIVE_KEYS, RULE_KEYS
 from telemetry.prometheus_endpoint import PROMETHEUS_KEYS
@@ -28,6 +29,11 @@ def render() -> str:
             *general,
             "\n## A server (an item of `servers:`)\n\n| key | meaning |\n|---|---|",
             *servers,
+            _DISCOVERY,
+            "| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in DISCOVERY_KEYS.items()),
+            "\nLabels of a `file_sd` entry that count here:\n\n| label | meaning |\n|---|---|",
+            *(f"| `{name}` | {text} |" for name, text in FILE_LABELS.items()),
             "\n## History from Prometheus (`history: prometheus:`)\n\n| key | meaning |\n|---|---|",
             *prometheus,
             "\n## Objectives (an item of `slo:`)\n\n| key | meaning |\n|---|---|",
@@ -71,6 +77,13 @@ What cannot be used costs itself only. A server that is written wrongly is left 
 the sidebar lists every such place with its line.
 """
 
+_DISCOVERY = """
+## Servers that come and go (an item of `discovery:`)
+
+They are watched as long as they are listed, and `servers:` itself is read again when this file changes:
+[servers.md](servers.md). Every other setting counts after a restart, which a notice says.
+"""
+
 _ACCESS = """
 ## Who may see and do what (`access:`)
 
@@ -99,6 +112,9 @@ servers:
     control: true
   - id: far-away
     match: {namespace: search, pod: triton-7}
+discovery:
+  - file: prometheus/file_sd/servers.yml
+  - dns: triton-headless.search.svc.cluster.local
 history:
   prometheus:
     url: https://prometheus.example.com

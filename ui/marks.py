@@ -17,6 +17,8 @@ _WORDS = {
     EventKind.DOWN: "down",
     EventKind.UP: "up",
     EventKind.VERSION: "version",
+    EventKind.JOINED: "joined",
+    EventKind.LEFT: "left",
 }
 _COLORS = {EventKind.DOWN: "@red", EventKind.RESTART: "@amber", EventKind.RESET: "@amber"}
 

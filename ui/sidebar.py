@@ -33,12 +33,13 @@ def foot() -> None:
     settings = runtime.current().settings
     if settings.sandbox_state is not None:
         traffic.switch(settings.sandbox_state)
-    if settings.notices:
-        lines = (tag("li", _notice(notice)) for notice in settings.notices)
+    notices = runtime.current().notices
+    if notices:
+        lines = (tag("li", _notice(notice)) for notice in notices)
         panel(
             tag(
                 "details",
-                tag("summary", f"{counted(len(settings.notices), 'note')} on the settings"),
+                tag("summary", f"{counted(len(notices), 'note')} on the settings"),
                 tag("ul", lines, class_="ts-faint"),
                 class_="ts-fold",
             ),

@@ -52,6 +52,6 @@ def latency_line(key: ModelKey) -> tuple[Threshold, ...]:
 
 def _objective(key: ModelKey) -> Objective | None:
     process = runtime.current()
-    server = process.settings.server(key.server)
+    server = process.server(key.server)
     workload = (server.workload if server is not None else "") or key.server
     return objective_for(process.settings.slo, key.name, workload)
