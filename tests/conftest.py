@@ -1,7 +1,40 @@
-"""Settings of the whole suite."""
+"""Settings of the whole suite, and the figures that tests print at its end."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
 from hypothesis import settings
 
 # The same examples in every run: a red run must be red again for the next person who looks.
 settings.register_profile("steady", derandomize=True, database=None)
 settings.load_profile("steady")
+
+FIGURE = "figure"
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """`figure("3 of 3 answered")`: a line that is printed at the end of the run, also of a passing test."""
+
+    def tell(text: str) -> None:
+        request.node.user_properties.append((FIGURE, text))
+
+    return tell
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Figures by test; with several workers they come with the reports."""
+    reports = [one for rows in terminalreporter.stats.values() for one in rows]
+    told = {
+        (report.nodeid, text)
+        for report in reports
+        if isinstance(report, pytest.TestReport)
+        for name, text in report.user_properties
+        if name == FIGURE
+    }
+    if told:
+        terminalreporter.section("figures")
+        for nodeid, text in sorted(told):
+            terminalreporter.write_line(f"{nodeid.rsplit('/', 1)[-1]}\n    " + text.replace("\n", "\n    "))

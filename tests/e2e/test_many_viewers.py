@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,7 +61,9 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_ten_viewers_cost_one_scrape_per_interval(watched: tuple[str, int, CountingProxy]) -> None:
+def test_ten_viewers_cost_one_scrape_per_interval(
+    watched: tuple[str, int, CountingProxy], figure: Callable[[str], None]
+) -> None:
     url, pid, proxy = watched
     scrapes, cpu = len(proxy.passed("GET", "/metrics")), cpu_seconds(pid)
     people = watch(url, "", VIEWERS, SECONDS)
@@ -69,7 +71,7 @@ def test_ten_viewers_cost_one_scrape_per_interval(watched: tuple[str, int, Count
     cores = (cpu_seconds(pid) - cpu) / SECONDS
 
     refreshes = [one.refreshes for one in people]
-    print(f"{VIEWERS} viewers, {SECONDS:g} s: {scraped} scrapes, {cores:.2f} cores, refreshes {refreshes}")
+    figure(f"{VIEWERS} viewers, {SECONDS:g} s: {scraped} scrapes, {cores:.2f} cores, refreshes {refreshes}")
     assert not [text for one in people for text in one.exceptions]
     assert min(refreshes) >= 0.7 * SECONDS / INTERVAL_SECONDS, "a viewer was starved"
     assert SECONDS / INTERVAL_SECONDS - 3 <= scraped <= SECONDS / INTERVAL_SECONDS + 2

@@ -220,12 +220,12 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _arrives(chain: Chain, until: Any, name: str, since: float) -> dict[str, Any]:
+def _arrives(chain: Chain, until: Any, figure: Any, name: str, since: float) -> dict[str, Any]:
     """The page in Alertmanager and at the pager, in time."""
     alert: dict[str, Any] = until(lambda: chain.alert(name, "page"), WITHIN_SECONDS)
     seen = time.monotonic() - since
     paged_at, receiver = until(lambda: chain.pager.first(name), WITHIN_SECONDS)
-    print(f"\n{name}: in Alertmanager after {seen:.0f} s, at the pager after {paged_at - since:.0f} s")
+    figure(f"{name}: in Alertmanager after {seen:.0f} s, at the pager after {paged_at - since:.0f} s")
     assert seen < WITHIN_SECONDS
     assert paged_at - since < WITHIN_SECONDS
     assert receiver == "page"
@@ -233,7 +233,7 @@ def _arrives(chain: Chain, until: Any, name: str, since: float) -> dict[str, Any
 
 
 def test_a_hung_model_is_paged_within_two_minutes_and_its_link_opens_the_model(
-    chain: Chain, until: Any, tmp_path: Path, page: Page
+    chain: Chain, until: Any, figure: Any, tmp_path: Path, page: Page
 ) -> None:
     blocker = tmp_path / "block"
     name = chain.triton.add_model(FAULT_MODELS["hang"], parameters={"while_file_exists": str(blocker)})
@@ -245,7 +245,7 @@ def test_a_hung_model_is_paged_within_two_minutes_and_its_link_opens_the_model(
         hung_at = time.monotonic()
         answers: list[Future[int]] = [pool.submit(chain.ask, name) for _ in range(3)]
         try:
-            alert = _arrives(chain, until, "ModelHung", hung_at)
+            alert = _arrives(chain, until, figure, "ModelHung", hung_at)
             labels, annotations = alert["labels"], alert["annotations"]
             assert (labels["model"], labels["workload"], labels["severity"]) == (name, "examples", "page")
             assert annotations["summary"].startswith(f"{name} v1 on 127.0.0.1:")
@@ -264,10 +264,10 @@ def test_a_hung_model_is_paged_within_two_minutes_and_its_link_opens_the_model(
 
 
 def test_a_killed_server_is_paged_within_two_minutes_and_its_link_opens_overview(
-    chain: Chain, until: Any, page: Page
+    chain: Chain, until: Any, figure: Any, page: Page
 ) -> None:
     chain.triton.kill(signal.SIGKILL)
-    alert = _arrives(chain, until, "ServerDown", time.monotonic())
+    alert = _arrives(chain, until, figure, "ServerDown", time.monotonic())
     labels, annotations = alert["labels"], alert["annotations"]
     assert labels["workload"] == "examples" and "model" not in labels
     assert annotations["action"].startswith("See whether the tritonserver process still runs")

@@ -140,11 +140,11 @@ OPTIONAL = {"$cluster", "$namespace"}
 """Variables that offer All alone where Prometheus has no such label: `plain` is one cluster."""
 
 
-def test_every_query_answers_with_numbers(history: History) -> None:
+def test_every_query_answers_with_numbers(history: History, figure: Any) -> None:
     queries = [one for board in history.boards.values() for one in asked(board)]
     silent = [f"{one.board}: {one.place}: {one.text}" for one in queries if not history.reader.values(one)]
     expected = 0 if history.layout.cluster else sum(one.place in OPTIONAL for one in queries)
-    print(f"\n{len(queries)} queries, {len(silent)} silent ({expected} expected)")
+    figure(f"{len(queries)} queries, {len(silent)} silent ({expected} expected)")
     assert [line for line in silent if line.split(": ")[1] not in OPTIONAL] == []
     assert len(silent) == expected
 

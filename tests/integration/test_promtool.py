@@ -7,6 +7,7 @@ import subprocess
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,13 +76,13 @@ def _hashable(scenario: Scenario) -> tuple[float, float]:
     ids=["our labels", "an operator's labels on top", "an operator's labels in the way of ours"],
 )
 def test_every_rule_fires_with_a_scrape_a_minute(
-    parameters: Parameters, relabel: Relabel, tmp_path: Path
+    parameters: Parameters, relabel: Relabel, tmp_path: Path, figure: Any
 ) -> None:
     cases: list[Case] = []
     for path in FILES:
         cases += [slowed(scenario, SLOW_SECONDS, path.stem, relabel) for scenario in firing(path)]
     fired = Counter(case.name.split(":")[0] for case in cases)
-    print(f"\n{len(fired)} rules fire in {len(cases)} scenarios with a scrape a minute")
+    figure(f"{len(fired)} rules fire in {len(cases)} scenarios with a scrape a minute")
     switched_on = {rule.name: RuleChoice(rule.name, True) for rule in load_rulebook().rules}
     objectives = dict.fromkeys(row for path in FILES for one in asked(path) for row in one.objectives)
     built = replace(parameters, choices=switched_on, objectives=tuple(objectives))
@@ -89,7 +90,7 @@ def test_every_rule_fires_with_a_scrape_a_minute(
     assert set(fired) == set(RULES)
 
 
-def test_the_committed_rules_stay_quiet_where_nothing_is_wrong(tmp_path: Path) -> None:
+def test_the_committed_rules_stay_quiet_where_nothing_is_wrong(tmp_path: Path, figure: Any) -> None:
     """At their own windows and waiting times, scraped every 15 s."""
     quiet = [
         quietly(scenario)
@@ -97,12 +98,12 @@ def test_the_committed_rules_stay_quiet_where_nothing_is_wrong(tmp_path: Path) -
         for scenario in asked(path)
         if scenario.quiet and scenario.interval_seconds == 15.0
     ]
-    print(f"\n{len(quiet)} situations in which the committed rules say nothing")
+    figure(f"{len(quiet)} situations in which the committed rules say nothing")
     assert len(quiet) >= 20
     assert run(tmp_path, Parameters(), quiet, 30.0) == ""
 
 
-def test_promtool_accepts_the_committed_rules() -> None:
+def test_promtool_accepts_the_committed_rules(figure: Any) -> None:
     answer = subprocess.run(
         [str(PROMTOOL), "check", "rules", *map(str, sorted(FOLDER.glob("*.yml")))],
         capture_output=True,
@@ -111,8 +112,8 @@ def test_promtool_accepts_the_committed_rules() -> None:
     )
     counted = re.findall(r"SUCCESS: (\d+) rules found", answer.stdout)
     scenarios = sum(len(load_scenarios(path)) for path in FILES)
-    print(
-        f"\n{sum(map(int, counted))} rules in Prometheus from {len(RULES)} rule files, {scenarios} scenarios"
+    figure(
+        f"{sum(map(int, counted))} rules in Prometheus from {len(RULES)} rule files, {scenarios} scenarios"
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "duplicate" not in answer.stdout

@@ -54,14 +54,11 @@ def in_the_sandbox(one: Asked) -> bool:
     return one.place not in missing and not any(name in one.text for name in OTHER_SOURCES)
 
 
-def test_every_query_about_what_the_sandbox_has_answers_with_numbers(reader: Reader, capsys: Any) -> None:
+def test_every_query_about_what_the_sandbox_has_answers_with_numbers(reader: Reader, figure: Any) -> None:
     queries = [one for build in BOARDS.values() for one in asked(build(Parameters()).document())]
     here = [one for one in queries if in_the_sandbox(one)]
     silent = [f"{one.board}: {one.place}: {one.text}" for one in here if not reader.values(one)]
-    with capsys.disabled():
-        print(
-            f"\n{len(here)} of {len(queries)} queries asked, {len(here) - len(silent)} answered with numbers"
-        )
+    figure(f"{len(here)} of {len(queries)} queries asked, {len(here) - len(silent)} answered with numbers")
     assert len(here) > 100
     assert not silent, "\n".join(silent)
 
@@ -75,15 +72,14 @@ def test_the_rest_is_no_error_either(reader: Reader) -> None:
         reader.values(one)
 
 
-def test_every_rule_is_evaluated_without_an_error(watched: Trial, capsys: Any) -> None:
+def test_every_rule_is_evaluated_without_an_error(watched: Trial, figure: Any) -> None:
     rules = watched.prometheus.rules()
     raised = {
         f"{rule['name']} {alert['labels'].get('model', '')} {alert['state']}"
         for rule in rules
         for alert in rule.get("alerts", ())
     }
-    with capsys.disabled():
-        print(f"\n{len(rules)} rules evaluated; raised: {', '.join(sorted(raised)) or 'nothing'}")
+    figure(f"{len(rules)} rules evaluated; raised: {', '.join(sorted(raised)) or 'nothing'}")
     assert len(rules) > 30
     assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
     models = {alert["labels"].get("model") for rule in rules for alert in rule.get("alerts", ())}
@@ -92,11 +88,10 @@ def test_every_rule_is_evaluated_without_an_error(watched: Trial, capsys: Any) -
     assert any(name.startswith("RequestsFailing flaky ") for name in raised) or SECONDS < 300
 
 
-def test_what_the_app_shows_live_is_what_prometheus_says(watched: Trial, capsys: Any) -> None:
+def test_what_the_app_shows_live_is_what_prometheus_says(watched: Trial, figure: Any) -> None:
     found: dict[str, Apart] = {f"{row.level} {row.name}": watched.apart(row) for row in DEFINITIONS}
-    with capsys.disabled():
-        print(f"\ntwo live readers, {watched.end - watched.begin:.0f} s, by signal:")
-        print("\n".join(apart.line(name) for name, apart in found.items()))
+    table = "\n".join(apart.line(name) for name, apart in found.items())
+    figure(f"two live readers, {watched.end - watched.begin:.0f} s, by signal:\n{table}")
     assert [name for name, apart in found.items() if bool(apart.ours) != bool(apart.theirs)] == []
     medians = {name: found[name].median for name in found if name.split()[1] in TRAFFIC}
     assert len(medians) >= len(TRAFFIC)
