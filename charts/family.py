@@ -6,13 +6,13 @@ import hashlib
 
 from charts.frames import ranked
 from charts.palette import model_color, model_dash
-from charts.spec import Spec
+from charts.spec import Mark, Spec
 from history.protocol import Frame, GroupKey
 from telemetry.units import Unit
 
 
 def family(frame: Frame, label_names: tuple[str, ...], *, title: str, unit: Unit, rate: bool,
-           range_: tuple[float, float]) -> Spec:  # fmt: skip
+           range_: tuple[float, float], marks: tuple[Mark, ...] = ()) -> Spec:  # fmt: skip
     """Each series of one family over time: a counter as its rate per second, anything else as it is."""
     models = [key[label_names.index("model")] for key in frame.keys] if "model" in label_names else []
     by_model = len(set(models)) == len(models)
@@ -30,6 +30,7 @@ def family(frame: Frame, label_names: tuple[str, ...], *, title: str, unit: Unit
             additive=rate,
         ),
         range=range_,
+        marks=marks,
         height=280,
     ).or_empty("No value of this family was recorded in this time.")
 

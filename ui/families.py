@@ -16,6 +16,7 @@ from history.protocol import Frame
 from telemetry.catalogue import CATALOGUE, Kind
 from telemetry.scrape import Source
 from telemetry.units import Unit
+from ui.marks import marks
 from ui.view import View
 
 DRAWN_SERIES = 8
@@ -119,7 +120,9 @@ def chart_of(row: FamilyRow, view: View) -> Spec:
         frame = _largest(shown, by, view, counts)
         note = f"{len(frame.keys)} of {len(shown):,} series: those with the highest values now"
     unit = Unit.PER_SECOND if counts and row.unit in (Unit.REQUESTS, Unit.NONE, Unit.COUNT) else row.unit
-    spec = family_chart(frame, by, title=sampled, unit=unit, rate=counts, range_=view.range)
+    spec = family_chart(
+        frame, by, title=sampled, unit=unit, rate=counts, range_=view.range, marks=marks(view)
+    )
     return replace(spec, note=note, help=row.help)
 
 
