@@ -3,6 +3,7 @@
 GET /healthz        `{status, poller_age_seconds, servers: {id: last_success_age_seconds}}`; 503 when dead
 GET /metrics        the app's own metrics for Prometheus
 GET /plotly.min.js  the script that live charts are drawn with, from the plotly package
+/sign-in, /sign-out who one is and what one may do; before everything stands `signin.gate.Gate`
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib
+import json
+import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
@@ -20,11 +23,19 @@ from typing import Any
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 import runtime
+from settings import load_settings
+from signin.connection import Connection
+from signin.forms import Forms
+from signin.gate import Gate
+from signin.throttle import Throttle
+from signin.tickets import PROCESS_TICKETS
+from signin.visitors import Claims, Visitors
 from telemetry import own_families as own
 from telemetry.catalogue import Kind
 
@@ -55,15 +66,77 @@ def routes() -> list[Route]:
         Route("/healthz", _healthz),
         Route("/metrics", _metrics),
         Route("/plotly.min.js", _plotly),
+        *_FORMS.routes(),
     ]
 
 
-async def _healthz(_request: Request) -> JSONResponse:
+def middleware() -> list[Middleware]:
+    """What stands before every address, Streamlit's included."""
+    return [Middleware(Gate, visitors=_visitors, tickets=PROCESS_TICKETS)]
+
+
+def sign_in_secrets() -> dict[str, Any]:
+    """What Streamlit's sign-in must know, from the settings; empty without single sign-on."""
+    oidc = load_settings().access.oidc
+    if oidc is None:
+        return {}
+    found = {
+        "redirect_uri": oidc.redirect_uri,
+        "cookie_secret": oidc.cookie_secret or secrets.token_urlsafe(48),
+        "client_id": oidc.client_id,
+        "client_secret": oidc.client_secret,
+        "server_metadata_url": oidc.metadata_url,
+    }
+    return {"auth": found}
+
+
+def _visitors() -> Visitors:
+    return Visitors(runtime.current().settings.access, PROCESS_TICKETS, _claims)
+
+
+def _claims(cookies: Mapping[str, str]) -> Claims | None:
+    """What Streamlit's signed cookie says of a person, None without a valid one made for this address."""
+    auth: Any = importlib.import_module("streamlit.auth_util")
+    websocket: Any = importlib.import_module("streamlit.web.server.starlette.starlette_websocket")
+    raw = websocket._get_signed_cookie_with_chunks(dict(cookies), websocket.USER_COOKIE_NAME)
+    claims = json.loads(raw) if raw else None
+    if not isinstance(claims, dict) or claims.get("origin") != auth.get_origin_from_redirect_uri():
+        return None
+    return claims if claims.get("is_logged_in") is True else None
+
+
+def _issuer_link() -> str:
+    auth: Any = importlib.import_module("streamlit.auth_util")
+    return f"/auth/login?provider={auth.encode_provider_token('default')}"
+
+
+_FORMS = Forms(
+    _visitors,
+    PROCESS_TICKETS,
+    Throttle(),
+    _issuer_link,
+    lambda: [server.id for server in runtime.current().servers],
+)
+
+
+def _sees(request: Request) -> frozenset[str]:
+    """Ids of the servers that exist for whoever asks."""
+    process = runtime.current()
+    me = _visitors().of(Connection.of(request.scope)).identity(process.settings.access)
+    return frozenset(server.id for server in process.servers if me.sees(server.id))
+
+
+async def _healthz(request: Request) -> JSONResponse:
     health = runtime.current().health()
+    seen = _sees(request)
+    health["servers"] = {server: age for server, age in health["servers"].items() if server in seen}
     return JSONResponse(health, status_code=200 if health["status"] == "ok" else 503)
 
 
-def _metrics(_request: Request) -> Response:
+def _metrics(request: Request) -> Response:
+    process = runtime.current()
+    if not process.settings.access.metrics_open and len(_sees(request)) < len(process.servers):
+        return Response("These figures are for people who may view every server.\n", status_code=403)
     return Response(own_metrics(runtime.current()), media_type=METRICS_CONTENT_TYPE)
 
 
@@ -168,4 +241,5 @@ def serve(app: str) -> None:
     """Run the ASGI app `module:name` on the host and port of the settings until it is ended."""
     uvicorn: Any = importlib.import_module("uvicorn")
     settings = runtime.current().settings
-    uvicorn.run(app, host=settings.app_host, port=settings.app_port, log_level="warning")
+    # Who connects must stay known: with proxy headers, an address is whatever a header says.
+    uvicorn.run(app, host=settings.app_host, port=settings.app_port, log_level="warning", proxy_headers=False)

@@ -14,12 +14,12 @@ from tools.licences import locked_names
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT_MODULES = {
     "app", "server", "settings", "runtime", "pages", "ui", "charts", "triage", "experiments", "signals",
-    "history", "collectors", "control", "telemetry", "sandbox",
+    "history", "collectors", "control", "signin", "telemetry", "sandbox",
 }  # fmt: skip
 MAY_IMPORT = {
     "settings": {"telemetry"},
-    "runtime": PROJECT_MODULES - {"app", "server", "pages", "ui", "sandbox", "runtime"},
-    "server": {"runtime", "settings", "telemetry"},
+    "runtime": PROJECT_MODULES - {"app", "server", "pages", "ui", "sandbox", "runtime", "signin"},
+    "server": {"runtime", "settings", "signin", "telemetry"},
     "app": {"server", "ui"},
 }
 MAX_LINES = 400

@@ -73,4 +73,6 @@ def test_plotlys_script_is_the_one_of_the_package() -> None:
 
 
 def test_the_addresses() -> None:
-    assert [route.path for route in server.routes()] == ["/healthz", "/metrics", "/plotly.min.js"]
+    assert sorted({route.path for route in server.routes()}) == [
+        "/healthz", "/metrics", "/plotly.min.js", "/sign-in", "/sign-out",
+    ]  # fmt: skip
