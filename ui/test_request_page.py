@@ -1,0 +1,78 @@
+"""The page Test request: one request, or the same request serially and concurrently."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+import runtime
+from control.actions import ActionKind
+from ui import experiment, test_answer, test_request, writes
+from ui.empty import empty_state, nobody_answers, silent
+from ui.header import header
+from ui.html import div
+from ui.live import live
+from ui.model_choice import choose_model, chosen_model
+from ui.panel import panel
+from ui.person import me
+from ui.view import View
+
+
+def _answer() -> None:
+    view = View.take()
+    key = chosen_model(view)
+    if key is None:
+        header(view, "No model is known yet.", "unknown")
+        return
+    header(view, f"Ask {key.label()} on {key.server}.", "fine" if _is_ready(view, key) else "unknown")
+
+
+def _is_ready(view, key) -> bool:
+    facts = view.facts(key)
+    return facts is not None and facts.state == "READY"
+
+
+def _refusal_of(kind: ActionKind, key) -> str:
+    control = runtime.current().control
+    if control is None:
+        return writes.OFF
+    decision = control.decide(key.server, kind, key.name, by=me())
+    return "" if decision.allowed else decision.reason
+
+
+def _no_model(view: View):
+    if silent(view.coverage):
+        return nobody_answers(view.coverage, "there is no model to ask")
+    return empty_state("There is no model to ask.", todo=("The page Repository loads one.",))
+
+
+def _request_page() -> None:
+    view = View.take()
+    key = chosen_model(view)
+    if key is None:
+        panel(_no_model(view), key="none")
+        return
+    config = test_request.config_of(view, key)
+    if isinstance(config, str):
+        panel(empty_state(config), key="none")
+        return
+    refusal = _refusal_of(ActionKind.TEST_REQUEST, key)
+    left, right = st.columns([5, 6], gap="large")
+    with left:
+        prepared = test_request.form(key, config)
+        panel(div(refusal, class_="ts-warn") if refusal else test_request.preview(prepared), key="preview")
+        st.button(
+            "Send request", type="primary", key="send", on_click=test_request.press, args=("send",),
+            disabled=bool(refusal) or prepared.request is None, help=refusal or None, width="stretch",
+        )  # fmt: skip
+        if test_request.pressed("send"):
+            test_request.send(prepared)
+    with right:
+        test_answer.answer(test_request.job_of("test_job", key), test_request.refused("test_job"))
+    experiment.section(key, prepared, _refusal_of(ActionKind.EXPERIMENT, key))
+
+
+def draw() -> None:
+    """The whole page, for one visitor."""
+    choose_model()
+    live(_answer, name="answer")
+    _request_page()
