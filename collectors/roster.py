@@ -133,6 +133,11 @@ class Roster:
         """What of settings and lists of servers cannot be used now, each once."""
         return self._state.notices
 
+    @property
+    def looked(self) -> bool:
+        """True once it has looked: before, only what is written down is listed."""
+        return self._looked
+
     # ---- looking
 
     def start(self, changed: Callable[[Change], None]) -> None:
