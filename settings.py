@@ -9,17 +9,19 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
+from pydantic import Field, InstanceOf, PrivateAttr, TypeAdapter, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from telemetry.access import Access
 from telemetry.access_entry import access_of
+from telemetry.discovery import Discovery, discoveries_of
 from telemetry.errors import SettingsError
 from telemetry.identity import Server
+from telemetry.journal_choice import JournalChoice, default_path, journal_of
 from telemetry.located_yaml import Located, read_located
 from telemetry.objective import Objective, objectives_of, rule_choices_of
 from telemetry.prometheus_endpoint import PROMETHEUS_KEYS, PrometheusEndpoint, endpoint_of
@@ -37,15 +39,22 @@ MIN_LIVE_INTERVALS = 4
 SCALARS = ("refresh_seconds", "live_window_seconds", "retention_seconds", "control", "app_host", "app_port")
 """Settings that are one value: in the file under their name, in the environment with the prefix."""
 
-_SECTIONS = ("servers", "history", "slo", "rules", "access")
+_SECTIONS = ("servers", "discovery", "history", "slo", "rules", "journal", "access")
 """Top-level keys of the file that hold more than one value."""
+
+_WITHOUT_RESTART = ("servers", "discoveries", "notices", "file", "readable", "lines")
+_SECTION_OF = {"prometheus": "history"}
+"""Fields whose section of the file has another name."""
 
 VARIABLES: dict[str, str] = {
     "CONFIG": f"path of the configuration file; default: `{FILE_NAME}` in the working directory",
     "SERVERS": "servers in one line: `id=address,id=address`; without `id=` the id is host:port",
     "URL": "address of one server's HTTP API, beside those of SERVERS",
     "METRICS_URL": "address of that one server's metrics page",
+    "DISCOVERY_FILE": "Prometheus `file_sd` file with servers, beside those of `discovery:`",
+    "DISCOVERY_DNS": "DNS name whose addresses are servers, beside those of `discovery:`",
     "PROMETHEUS_URL": "address of a Prometheus-compatible API; wins over `url` of `history: prometheus:`",
+    "JOURNAL_PATH": "file of the journal; wins over `path` of `journal:`",
     "ANONYMOUS": "role of whoever is not signed in; wins over `anonymous` of `access:`",
     "PASSWORD": "the shared password; wins over `password` of `access:`",
     "SANDBOX_STATE": "state file of `python -m sandbox run`, which sets it; adds the server `sandbox`",
@@ -58,6 +67,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
 
     servers: tuple[InstanceOf[Server], ...] = Field(default=(), description="the servers that are watched")
+    discoveries: tuple[InstanceOf[Discovery], ...] = Field(
+        default=(), description="where servers are looked for that come and go"
+    )
     refresh_seconds: float = Field(
         default=2.0, ge=0.5, le=300, description="how often metrics and statistics are read, seconds"
     )
@@ -80,8 +92,16 @@ class Settings(BaseSettings):
     rules: dict[str, InstanceOf[RuleChoice]] = Field(
         default={}, description="rules that are switched on or off, or leave models out"
     )
+    journal: InstanceOf[JournalChoice] = Field(
+        default=JournalChoice(), description="where and how actions are recorded"
+    )
     access: InstanceOf[Access] = Field(default_factory=Access, description="who may see and do what")
     notices: tuple[InstanceOf[Notice], ...] = Field(default=(), description="what could not be used")
+    file: Path | None = Field(default=None, description="the file they come from, whether it is there or not")
+    readable: bool = Field(default=True, description="false: the file could not be read as a whole")
+    lines: dict[str, int] = Field(default={}, description="line of each setting in the file")
+
+    _again: Callable[[], Settings] | None = PrivateAttr(default=None)
 
     @classmethod
     def settings_customise_sources(
@@ -99,13 +119,36 @@ class Settings(BaseSettings):
         """The server of that id, None if there is none."""
         return next((server for server in self.servers if server.id == server_id), None)
 
+    def reloaded(self) -> Settings:
+        """The settings as they are written now; the same ones if they were not loaded from anywhere."""
+        return self if self._again is None else self._again()
+
+    def waiting_for_restart(self, written: Settings) -> tuple[Notice, ...]:
+        """What of `written` counts only after a restart: all that differs but the lists of servers."""
+        differing = [
+            name
+            for name in type(self).model_fields
+            if name not in _WITHOUT_RESTART and getattr(self, name) != getattr(written, name)
+        ]
+        source = written.file.name if written.file is not None else FILE_NAME
+        return tuple(
+            Notice(
+                source,
+                written.lines.get(_SECTION_OF.get(name, name)),
+                f"{_SECTION_OF.get(name, name)} was changed: restart to use it",
+            )
+            for name in differing
+        )
+
 
 def load_settings(environ: Mapping[str, str] | None = None, path: Path | None = None) -> Settings:
     """Settings from the environment (which wins), the file and the defaults; never raises for their content.
 
     `environ` replaces the process environment, `path` the file that would be looked for.
     """
-    return _Loader(os.environ if environ is None else environ).load(path)
+    settings = _Loader(os.environ if environ is None else environ).load(path)
+    settings._again = lambda: load_settings(environ, path)
+    return settings
 
 
 class _Loader:
@@ -123,25 +166,39 @@ class _Loader:
         scalars = {name: self._scalar(name, file.name, root) for name in SCALARS}
         scalars["live_window_seconds"] = self._live_window(scalars)
         entries = [*self._environment_entries(), *self._file_entries(file, root)]
+        discoveries = self._discoveries(file, root, bool(scalars["control"]))
         prometheus = self._prometheus(file, root)
         slo, slo_notices = objectives_of(file.name, self._section(root, "slo"))
         rules, rule_notices = rule_choices_of(file.name, self._section(root, "rules"))
         self._notices += [*slo_notices, *rule_notices]
         access = self._access(file, root)
         state = self._variable("SANDBOX_STATE")
+        journal, journal_notices = journal_of(
+            file.name,
+            self._section(root, "journal"),
+            self._variable("JOURNAL_PATH"),
+            default_path(self._environ, Path(state) if state else None),
+            file.parent,
+        )
+        self._notices += journal_notices
         servers = self._sandbox(Path(state)) if state else []
         servers += self._servers(entries, bool(scalars["control"]), prometheus is not None)
-        if not entries and not state and not self._file_is_broken and prometheus is None:
+        if not (entries or state or discoveries or self._file_is_broken or prometheus is not None):
             servers = self._default_server(bool(scalars["control"]))
         return Settings(
             **scalars,
             servers=tuple(servers),
+            discoveries=discoveries,
             sandbox_state=Path(state) if state else None,
             prometheus=prometheus,
             slo=slo,
             rules=dict(rules),
             access=access,
+            journal=journal,
             notices=tuple(self._notices),
+            file=file,
+            readable=not self._file_is_broken,
+            lines=dict(root.key_lines) if root is not None else {},
         )
 
     def _variable(self, name: str) -> str:
@@ -206,6 +263,22 @@ class _Loader:
         """A section of the file, None if it is not there or empty."""
         located = (root.entries or {}).get(name) if root else None
         return None if located is None or located == Located(located.line) else located
+
+    def _discoveries(self, file: Path, root: Located | None, control: bool) -> tuple[Discovery, ...]:
+        found: list[Discovery] = []
+        for key in ("file", "dns"):
+            name = f"DISCOVERY_{key.upper()}"
+            if value := self._variable(name):
+                entry = Located(0, entries={key: Located(0, scalar=value)})
+                one, notices = discoveries_of(
+                    PREFIX + name, Located(0, items=[entry]), self._environ, Path(), control
+                )
+                found += one
+                self._notices += notices
+        section = self._section(root, "discovery")
+        written, notices = discoveries_of(file.name, section, self._environ, file.parent, control)
+        self._notices += notices
+        return (*found, *written)
 
     def _access(self, file: Path, root: Located | None) -> Access:
         access, notices = access_of(
