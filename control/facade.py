@@ -9,7 +9,7 @@ from control.actions import Action, ActionKind, Record
 from control.journal import Journal
 from control.performer import Job, Performer, Work
 from control.policy import Decision, Policy
-from control.ports import ServerReader
+from control.ports import MemoryReader, NoFiles, NoMemory, ServerFiles, ServerReader
 from control.repair import Repairs
 from control.repository_actions import RepositoryActions
 from control.repository_watch import Patience
@@ -25,6 +25,7 @@ class Control:
     `servers` gives the configured servers at every call, so that they may come and go. `reader` reads index,
     statistics and config freshly with a short time-out (`experiments.fresh_reader.FreshReader`).
     `is_sandbox(server_id)` is True only if `GET /v2` answered with the random id this run gave its server.
+    `files` and `memory` read what the API does not tell, where it can be read (`control.ports`).
     `reason_required`: what changes a server other than the sandbox needs a reason (`Action.why`).
     """
 
@@ -37,13 +38,16 @@ class Control:
         journal: Journal | None = None,
         patience: Patience | None = None,
         reason_required: bool = False,
+        files: ServerFiles | None = None,
+        memory: MemoryReader | None = None,
     ) -> None:
         self.reader = reader
         self.policy = Policy(servers, is_sandbox)
         self.journal = journal or Journal()
         self._performer = Performer(self.policy, self.journal)
-        watcher = Watcher(reader, self.policy.note_control_mode, patience or Patience())
-        self._repository = RepositoryActions(watcher, is_sandbox)
+        self.files = files or NoFiles()
+        watcher = Watcher(reader, self.policy.note_control_mode, patience or Patience(), self.files)
+        self._repository = RepositoryActions(watcher, is_sandbox, memory or NoMemory())
         self._is_sandbox = is_sandbox
         self._reason_required = reason_required
         self.repairs = Repairs(self, reader)

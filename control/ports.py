@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
+from telemetry.memory import MemoryReading
 
 
 class IndexReader(Protocol):
@@ -30,3 +31,37 @@ class ConfigReader(Protocol):
 
 class ServerReader(IndexReader, StatisticsReader, ConfigReader, Protocol):
     """Everything the write side reads."""
+
+
+class ServerFiles(Protocol):
+    """Reads what the API does not tell, where the app runs on the server's machine: the sandbox."""
+
+    def config_text(self, server_id: str, model: str) -> str | None:
+        """The text of the model's config.pbtxt, "" if it has none; None if the files cannot be read here."""
+
+    def log_tail(self, server_id: str) -> str | None:
+        """The end of the server's log; None if it cannot be read here."""
+
+
+class NoFiles:
+    """The files of no server can be read."""
+
+    def config_text(self, server_id: str, model: str) -> str | None:
+        """Not readable."""
+
+    def log_tail(self, server_id: str) -> str | None:
+        """Not readable."""
+
+
+class MemoryReader(Protocol):
+    """Reads the memory of one server, fresh at every call; never raises."""
+
+    def memory(self, server_id: str) -> MemoryReading | None:
+        """What is in use now, bytes by device; None if nothing is reported."""
+
+
+class NoMemory:
+    """The memory of no server is reported."""
+
+    def memory(self, server_id: str) -> MemoryReading | None:
+        """Not reported."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.config_diff import journal_parameters
-from control.override import raw_config
+from control.memory_change import memory_changes
+from control.override import check_override, raw_config
 from control.performer import Course
+from control.ports import MemoryReader
 from control.reload_effect import ReloadEffect, effect_of, facts_before
 from control.repository_overrides import override, revert
 from control.repository_watch import (
@@ -32,6 +34,7 @@ class RepositoryActions:
 
     watcher: Watcher
     is_sandbox: Callable[[str], bool]
+    memory: MemoryReader
 
     def prepared(self, action: Action) -> Action:
         """The action with what the journal tells of it: the fields an override changes, before and after."""
@@ -39,13 +42,23 @@ class RepositoryActions:
             return action
         try:
             running = raw_config(self.watcher.reader.config(action.server, action.model))
+            check_override(running, action.config, code_allowed=self.is_sandbox(action.server))
         except TritonscopeError:
-            # The action itself will be refused with the reason, when it reads the configuration again.
+            # The action will read and check again, and be refused with the reason: that is recorded too.
             return action
         told = journal_parameters(running, action.config)
         return replace(action, parameters={**action.parameters, **told})
 
     def run(self, course: Course) -> Conclusion:
+        """Do the course's action and return how it ended, with the memory in use before and after it."""
+        before = self.memory.memory(course.server.id)
+        conclusion = self._run(course)
+        if before is None or not course.was_sent or conclusion.outcome is not Outcome.DONE:
+            return conclusion
+        after = self.memory.memory(course.server.id)
+        return replace(conclusion, memory=memory_changes(course.action.model, before, after))
+
+    def _run(self, course: Course) -> Conclusion:
         """Do the course's action and return how it ended; blocks until then."""
         kind = course.action.kind
         if kind is ActionKind.UNLOAD:

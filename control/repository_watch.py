@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from control.actions import Conclusion, Outcome
+from control.load_errors import index_error
 from control.triton_calls import CallState
-from control.wording import index_failure
 from telemetry.facts import IndexEntry, ModelState
 
 Index = tuple[IndexEntry, ...]
@@ -69,7 +69,7 @@ class LoadWatch:
             return self._ready(index, call, settled)
         failed = failed_entry(index, self.model)
         if failed is not None and self._is_news(failed, call):
-            sentence = index_failure(self.model, failed.version, failed.reason)
+            sentence = index_error(self.model, failed.version, failed.reason).sentence
             return Conclusion(Outcome.FAILED, sentence, failed.reason)
         if settled < self.patience.settle_seconds:
             return None
@@ -81,7 +81,7 @@ class LoadWatch:
             return Conclusion(Outcome.DONE, f"{self.model} is loaded")
         failed = self._failed_update(index)
         if failed is not None:
-            sentence = index_failure(self.model, failed.version, failed.reason)
+            sentence = index_error(self.model, failed.version, failed.reason).sentence
             return Conclusion(Outcome.FAILED, sentence, failed.reason)
         if settled < self.patience.settle_seconds:
             return None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from control.actions import ActionKind, Conclusion, Outcome
+from control.load_errors import POLL_FAILED, load_error, poll_failure
 from control.performer import Course
 from control.policy import CONTROL_REFUSED, EXPLICIT, NONE_OR_POLL
-from control.ports import ServerReader
+from control.ports import NoFiles, ServerFiles, ServerReader
 from control.repository_watch import Index, Patience, ready_models, states_of
 from control.triton_calls import CallState, RepositoryCall
-from control.wording import NOT_EXPLICIT_MARK, load_failure, server_text, source_sentence
+from control.wording import NOT_EXPLICIT_MARK, server_text, source_sentence
 from telemetry.errors import InvalidRequest, SourceError
 from telemetry.facts import ModelState
 
@@ -26,6 +27,7 @@ class Watcher:
     reader: ServerReader
     note_control_mode: Callable[[str, str], None]
     patience: Patience
+    files: ServerFiles = field(default_factory=NoFiles)
 
     def index_before(self, course: Course) -> Index:
         """The index before anything is sent; raises InvalidRequest if it cannot be read."""
@@ -104,8 +106,15 @@ class Watcher:
             return Conclusion(Outcome.FAILED, CONTROL_REFUSED, error.detail)
         if error.status in (400, 500) and course.action.kind is not ActionKind.UNLOAD:
             self.note_control_mode(course.server.id, EXPLICIT)
-            return Conclusion(Outcome.FAILED, load_failure(model, error.detail), text or error.detail)
+            return self._not_loaded(course.server.id, model, text or error.detail or "")
         return Conclusion(Outcome.FAILED, source_sentence(error), error.detail)
+
+    def _not_loaded(self, server_id: str, model: str, text: str) -> Conclusion:
+        logged = None
+        if POLL_FAILED in text:
+            logged = poll_failure(self.files.log_tail(server_id) or "", model)
+        detail = f"{text}\n\nThe server's log: {logged}" if logged else text
+        return Conclusion(Outcome.FAILED, load_error(model, text, logged).sentence, detail or None)
 
 
 def still_serving(conclusion: Conclusion, index: Index, model: str) -> Conclusion:

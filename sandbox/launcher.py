@@ -10,6 +10,7 @@ state.json     written here, atomically, whenever something in it changes; read 
      "server_ready": true,                       and has tried all its start-up models: it answers
      "server_pid": 4711, "launcher_pid": 4700,
      "log_path": "/tmp/.../triton.log",          what tritonserver writes
+     "repository_path": "/tmp/.../models",       its working repository
      "traffic_wanted": "healthy",                the profile last asked for
      "traffic_running": "healthy",               the profile being sent; null if none (idle, or it ended)
      "traffic_profiles": {"healthy": "a gentle mix ...", ...}}
@@ -86,6 +87,7 @@ class State:
     server_pid: int
     launcher_pid: int
     log_path: str
+    repository_path: str
     traffic_wanted: str
     traffic_running: str | None
     traffic_profiles: dict[str, str]
@@ -284,6 +286,7 @@ class Launcher:
             server_pid=self._triton.pid,
             launcher_pid=os.getpid(),
             log_path=str(self._triton.log_path),
+            repository_path=str(self._triton.repository),
             traffic_wanted=self._wanted,
             traffic_running=traffic.profile if traffic is not None and traffic.running else None,
             traffic_profiles={name: profile.text for name, profile in PROFILES.items()},

@@ -10,8 +10,8 @@ import runtime
 from charts.palette import model_color
 from control.actions import ActionKind, Outcome, Record
 from control.consequences import missing_steps
+from control.load_errors import explain_reason
 from control.policy import CONTROL_REFUSED
-from control.wording import explain_reason
 from history.inventory import ModelFacts
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey, version_number

@@ -112,7 +112,9 @@ class TestFailures:
         for _ in range(2):
             record = lab.do(ActionKind.LOAD, "m_badinit")
             assert record.outcome is Outcome.FAILED
-            assert record.sentence == f"m_badinit v1 not loaded: RuntimeError: {text}"
+            assert record.sentence.startswith(
+                f"m_badinit v1 not loaded: RuntimeError: {text}. The model's own"
+            )
             assert record.detail is not None and "initialize" in record.detail
         assert lab.sent("m_badinit", "load") == 2
 
@@ -132,39 +134,6 @@ class TestFailures:
         assert any(stage.startswith("loading slow: this may never end") for stage in stages)
         assert lab.states("slow") == {ModelState.READY}
         assert lab.sent("slow", "load") == 1
-
-    @pytest.mark.parametrize(
-        ("name", "config", "sentence"),
-        [
-            (
-                "m_nover",
-                'backend: "python"\n',
-                "m_nover: no version folder (needs e.g. an empty folder 1/), or the version policy allows "
-                "none of them",
-            ),
-            (
-                "m_lots",
-                "max_batch_size: lots\n",
-                "m_lots not loaded: Triton could not read this model (wrong name, config.pbtxt or "
-                "override); see the server log",
-            ),
-            (
-                "does_not_exist",
-                None,
-                "does_not_exist not loaded: Triton could not read this model (wrong name, config.pbtxt or "
-                "override); see the server log",
-            ),
-        ],
-    )
-    def test_what_triton_cannot_read_is_said_in_words(
-        self, lab: Lab, name: str, config: str | None, sentence: str
-    ) -> None:
-        if config is not None:
-            folder = lab.sandbox.repository / name
-            folder.mkdir()
-            (folder / "config.pbtxt").write_text(config)
-        record = lab.do(ActionKind.LOAD, name)
-        assert (record.outcome, record.sentence) == (Outcome.FAILED, sentence)
 
     def test_a_changed_model_that_does_not_load_leaves_the_old_one_serving_and_says_so(
         self, lab: Lab

@@ -26,6 +26,20 @@ MODELS = Path(__file__).parents[1] / "fixtures" / "models"
 LIMIT_SECONDS = 30.0
 
 
+class LabFiles:
+    """The `control.ports.ServerFiles` of a lab's server."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+
+    def config_text(self, server_id: str, model: str) -> str | None:
+        path = self.sandbox.repository / model / "config.pbtxt"
+        return path.read_text() if path.is_file() else ""
+
+    def log_tail(self, server_id: str) -> str | None:
+        return self.sandbox.log_path.read_text(errors="replace")[-65536:]
+
+
 class Lab:
     """A sandbox of this module's own, with a proxy before it that counts what is really sent."""
 
@@ -37,7 +51,8 @@ class Lab:
         self.control = self.make_control(Patience())
 
     def make_control(self, patience: Patience) -> Control:
-        return Control(lambda: (self.server,), self.reader, lambda server_id: False, patience=patience)
+        files = LabFiles(self.sandbox)
+        return Control(lambda: (self.server,), self.reader, lambda _: False, patience=patience, files=files)
 
     def do(self, kind: ActionKind, model: str, *, dependents: bool = False) -> Record:
         action = Action(kind, "lab", model, unload_dependents=dependents)

@@ -8,6 +8,7 @@ from control.repository_watch import LoadWatch, Patience, UnloadWatch, also_star
 from control.triton_calls import CallState
 from telemetry.facts import BatchSizeStatistics, IndexEntry, ModelConfig, ModelState, ModelStatistics
 
+RAISED = "The model's own code raised this while it was loaded: the full text names the line of model.py"
 PATIENCE = Patience(settle_seconds=5.0)
 BARE = (IndexEntry("m", "", ModelState.NEVER_LOADED),)
 UNLOADED = (IndexEntry("m", "1", ModelState.UNAVAILABLE, "unloaded"),)
@@ -42,7 +43,7 @@ def test_a_load_that_fails_after_the_client_gave_up_has_failed_with_the_reason_o
     assert conclusion is not None
     assert (conclusion.outcome, conclusion.sentence) == (
         Outcome.FAILED,
-        "m v1 not loaded: ValueError: no weights",
+        f"m v1 not loaded: ValueError: no weights. {RAISED}",
     )
     assert conclusion.detail == BROKEN[0].reason
 
@@ -75,7 +76,7 @@ def test_a_lost_reload_of_a_ready_model_is_unknown_unless_the_index_tells_of_a_f
     failed_update = (IndexEntry("m", "1", ModelState.READY, "Internal: ValueError: new file is bad"),)
     conclusion = LoadWatch("m", READY, PATIENCE).judge(failed_update, LOST, 0.0)
     assert conclusion is not None
-    assert conclusion.sentence == "m v1 not loaded: ValueError: new file is bad"
+    assert conclusion.sentence == f"m v1 not loaded: ValueError: new file is bad. {RAISED}"
 
 
 def test_an_unload_is_done_when_no_version_is_ready_or_unloading() -> None:
