@@ -28,7 +28,7 @@ run: platform setup ## Start the dashboard with NVIDIA's real tritonserver and e
 .PHONY: test
 test: setup $(VENV)/.browser .tools/prometheus/.ready ## Run every test: unit, pages, rules, real Triton, real Prometheus, real browser
 	$(PYTEST) -q -n 2 tests/architecture tests/unit tests/pages tests/rules
-	$(PYTEST) tests/integration
+	$(PYTEST) -q -n 2 --dist loadfile tests/integration
 	$(PYTEST) tests/e2e
 
 .PHONY: check
