@@ -88,7 +88,7 @@ def _states(answers: Answers) -> Values:
 
 def _load_failures(answers: Answers) -> Values:
     for entry in answers.index or ():
-        if entry.failed:
+        if entry.failed or entry.update_failed:
             yield (entry.name, entry.version, reason_class(entry.reason).value), 1.0
 
 
@@ -133,6 +133,11 @@ def _forms_batches(config: ModelConfig) -> float | None:
 
 def _queue_delay_us(config: ModelConfig) -> float | None:
     return config.max_queue_delay_us if config.dynamic_batching else None
+
+
+def _queue_limit(config: ModelConfig) -> float | None:
+    # 0 is no limit.
+    return config.max_queue_size or None
 
 
 # ---- from the statistics
@@ -211,6 +216,7 @@ def exported(raw_batch_sizes: bool) -> tuple[Exported, ...]:
         Exported("tritonscope_model_max_batch_size", _of_version(lambda config: config.max_batch_size)),
         Exported("tritonscope_model_dynamic_batching", _of_version(_forms_batches)),
         Exported("tritonscope_model_max_queue_delay_us", _of_version(_queue_delay_us)),
+        Exported("tritonscope_model_max_queue_size", _of_version(_queue_limit)),
         Exported("tritonscope_model_memory_bytes", _of_row(_memory)),
         Exported("tritonscope_batch_size", None),
         Exported("tritonscope_model_last_inference_seconds", _of_row(_last_inference)),

@@ -181,7 +181,8 @@ _ROWS: tuple[Metric, ...] = (
         "model_load_failed",
         Unit.NONE,
         (*_MODEL, "reason_class"),
-        "1 for a model that could not be loaded, with the kind of the failure",
+        "1 for a model that could not be loaded, or not be updated while what was loaded before still serves, "
+        "with the kind of the failure",
         Source.INDEX,
     ),
     _fact("model_instances", Unit.COUNT, _MODEL, "Instances of a ready model; none for an ensemble"),
@@ -214,6 +215,12 @@ _ROWS: tuple[Metric, ...] = (
         Unit.US,
         _MODEL,
         "How long the batcher holds a request back for a larger batch; absent without one",
+    ),
+    _fact(
+        "model_max_queue_size",
+        Unit.REQUESTS,
+        _MODEL,
+        "Requests the queue of the ready model takes, further ones are refused; absent without a limit",
     ),
     _fact(
         "model_preferred_batch_size",

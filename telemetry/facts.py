@@ -42,6 +42,11 @@ class IndexEntry:
         """UNAVAILABLE for a reason other than a wanted unload."""
         return self.state is ModelState.UNAVAILABLE and self.reason not in ("", "unloaded")
 
+    @property
+    def update_failed(self) -> bool:
+        """READY with a reason: an update failed, and what was loaded before still serves."""
+        return self.state is ModelState.READY and self.reason not in ("", "unloaded")
+
 
 @dataclass(frozen=True, slots=True)
 class BatchSizeStatistics:

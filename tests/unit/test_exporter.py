@@ -108,12 +108,22 @@ def test_a_failed_load_has_a_class_and_its_text_is_on_no_page() -> None:
     index = (
         IndexEntry("bad", "1", ModelState.UNAVAILABLE, text),
         IndexEntry("off", "1", ModelState.UNAVAILABLE, "unloaded"),
+        IndexEntry("good", "1", ModelState.READY),
+        IndexEntry("coming", "1", ModelState.LOADING, text),
     )
     given = answers(index=index)
     assert page(given)["tritonscope_model_load_failed"] == [
         ({"model": "bad", "version": "1", "reason_class": "import_failed"}, 1)
     ]
     assert b"secret_module" not in page_text(families(given, Options()))
+
+
+def test_a_failed_update_counts_while_the_version_before_still_serves() -> None:
+    text = "Internal: Stub process 'm_0' is not healthy."
+    given = answers(index=(IndexEntry("m", "3", ModelState.READY, text),))
+    assert page(given)["tritonscope_model_load_failed"] == [
+        ({"model": "m", "version": "3", "reason_class": "stub_died"}, 1)
+    ]
 
 
 def test_reason_classes_of_a_real_broken_repository_are_bounded() -> None:
