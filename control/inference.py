@@ -4,20 +4,52 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from tritonclient.http import InferenceServerClient, InferInput, InferResult
 
 from control.policy import NOT_ADDRESSABLE
+from control.request_parameters import UNDERSTOOD_BY_TRITON, ParameterValue, check_parameters
 from control.tensors import AnyArray, numpy_dtype, show_shape
 from control.triton_client import triton_client
 from telemetry.errors import InvalidRequest
 from telemetry.facts import ModelConfig, TensorSpec
 from telemetry.identity import Server, is_http_addressable
 
-DECOUPLED = "This model streams (decoupled); HTTP infer is not possible. Nothing was sent."
+DECOUPLED = "This model streams (decoupled): use generate stream or gRPC stream. Nothing was sent."
 DEFAULT_TIMEOUT_SECONDS = 30.0
+
+
+class Way(StrEnum):
+    """How a request travels."""
+
+    INFER = "HTTP infer"
+    """Tensors in binary; every datatype, exactly one response."""
+    GENERATE = "generate"
+    """JSON over HTTP; exactly one response, also of a decoupled model."""
+    GENERATE_STREAM = "generate stream"
+    """JSON over HTTP; any number of responses as server-sent events."""
+    GRPC = "gRPC"
+    GRPC_STREAM = "gRPC stream"
+    """Any number of responses, every datatype."""
+
+    @property
+    def streams(self) -> bool:
+        """True where one request may have any number of responses."""
+        return self in (Way.GENERATE_STREAM, Way.GRPC_STREAM)
+
+    @property
+    def in_json(self) -> bool:
+        """True where tensors travel as JSON: no FP16, no BF16, no shapes."""
+        return self in (Way.GENERATE, Way.GENERATE_STREAM)
+
+    @property
+    def over_grpc(self) -> bool:
+        """True where tritonclient[grpc] is needed."""
+        return self in (Way.GRPC, Way.GRPC_STREAM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +67,53 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class SequenceStep:
+    """The place of a request in its sequence; `id` is never 0."""
+
+    id: int
+    start: bool
+    end: bool
+
+
+@dataclass(frozen=True, slots=True)
 class InferenceRequest:
-    """One request. `version` "" = the newest ready one. The time-out is for each step on the network."""
+    """One request. `version` "" = the newest ready one. The time-out is for each step on the network.
+
+    `sequence` None sends a model that keeps sequences a whole one of this single request.
+    """
 
     server: str
     model: str
     version: str
     tensors: tuple[Tensor, ...]
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    way: Way = Way.INFER
+    sequence: SequenceStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer. `latency_us` is what the client waited, over an open connection."""
+    """The answer. `latency_us` is what the client waited, over an open connection.
+
+    Of a stream every response is one: its latency counts from the sending of the request. `error` is the
+    server's text of a response that is an error; such a one has no outputs.
+    """
 
     model: str
     version: str
     outputs: tuple[Tensor, ...]
     latency_us: float
+    error: str = ""
 
 
 def check_request(config: ModelConfig, request: InferenceRequest) -> None:
     """Raise InvalidRequest for what the server would refuse, or worse, take wrongly."""
-    if not is_http_addressable(request.model):
+    if not request.way.over_grpc and not is_http_addressable(request.model):
         raise InvalidRequest(NOT_ADDRESSABLE)
-    if config.decoupled:
+    if config.decoupled and request.way in (Way.INFER, Way.GRPC):
         raise InvalidRequest(DECOUPLED)
+    check_parameters(request.parameters)
     given = {tensor.name: tensor for tensor in request.tensors}
     specs = {spec.name: spec for spec in config.inputs}
     missing = [spec.name for spec in config.inputs if spec.name not in given and not spec.optional]
@@ -72,6 +125,12 @@ def check_request(config: ModelConfig, request: InferenceRequest) -> None:
     for tensor in request.tensors:
         _check_tensor(config, specs[tensor.name], tensor)
     _check_rows(config, request)
+    if (
+        config.sequence_batching
+        and config.max_batch_size > 0
+        and any(t.shape[0] > 1 for t in request.tensors)
+    ):
+        raise InvalidRequest(f"{request.model} keeps sequences: every step has exactly one row")
 
 
 def sent_as(config: ModelConfig, tensor: Tensor) -> str:
@@ -102,7 +161,7 @@ def infer_with(
         inputs,
         model_version=request.version,
         headers=dict(server.headers) or None,
-        **_sequence(config),
+        **infer_arguments(config, request),
     )
     latency_us = (time.perf_counter() - began) * 1e6
     return _reply(result, latency_us)
@@ -153,11 +212,29 @@ def _infer_input(tensor: Tensor) -> InferInput:
     return value
 
 
-def _sequence(config: ModelConfig) -> dict[str, Any]:
-    """A model that keeps sequences gets one of a single request; its own id disturbs no other sequence."""
-    if not config.sequence_batching:
-        return {}
-    return {"sequence_id": uuid.uuid4().int >> 65, "sequence_start": True, "sequence_end": True}
+def infer_arguments(config: ModelConfig, request: InferenceRequest) -> dict[str, Any]:
+    """Keyword arguments for tritonclient's `infer`: the place in the sequence, and the parameters.
+
+    A model that keeps sequences gets one of a single request unless the request says otherwise; its own id
+    disturbs no other sequence.
+    """
+    arguments: dict[str, Any] = {
+        name: value for name, value in request.parameters.items() if name in UNDERSTOOD_BY_TRITON
+    }
+    others = {name: value for name, value in request.parameters.items() if name not in arguments}
+    if others:
+        arguments["parameters"] = others
+    step = request.sequence
+    if step is None and config.sequence_batching:
+        step = SequenceStep(new_sequence_id(), start=True, end=True)
+    if step is not None:
+        arguments |= {"sequence_id": step.id, "sequence_start": step.start, "sequence_end": step.end}
+    return arguments
+
+
+def new_sequence_id() -> int:
+    """An id nobody else uses: 63 random bits, never 0."""
+    return (uuid.uuid4().int >> 65) or 1
 
 
 def _reply(result: InferResult, latency_us: float) -> Reply:

@@ -66,8 +66,13 @@ def increase(before: Rows, after: Rows, models: Iterable[str]) -> tuple[ModelSpl
     return tuple(splits)
 
 
-def split_of_request(before: Rows, after: Rows, model: str, steps: tuple[str, ...]) -> ServerSplit:
-    """The split of one test request, or the mean over the requests counted with it, and which it is."""
+def split_of_request(
+    before: Rows, after: Rows, model: str, steps: tuple[str, ...], sent: int = 1
+) -> ServerSplit:
+    """The split of one test request, or the mean over the requests counted with it, and which it is.
+
+    `sent` is the number of requests that were sent: the steps of a sequence.
+    """
     rows = increase(before, after, (model, *steps))
     counted = [row for row in rows if row.model == model]
     if not counted:
@@ -75,6 +80,10 @@ def split_of_request(before: Rows, after: Rows, model: str, steps: tuple[str, ..
             (), f"The server has counted no request of {model} in between: no split can be given."
         )
     total = sum(row.requests + row.failures for row in counted)
+    if 1 < sent == total:
+        return ServerSplit(
+            rows, f"Mean over the {sent} steps of this sequence: no other request was counted."
+        )
     if total == 1 and all(row.requests + row.failures <= 1 for row in rows):
         return ServerSplit(rows, "This request alone: the server counted no other in between.")
     others = max(row.requests + row.failures for row in rows)

@@ -5,7 +5,8 @@ Arrays have the numpy type of the datatype (BF16: ml_dtypes.bfloat16, BYTES: obj
 
 from __future__ import annotations
 
-import io
+import base64
+import binascii
 import json
 import math
 import re
@@ -24,6 +25,9 @@ AnyArray = NDArray[Any]
 INTEGER_TYPES = ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64")
 FLOAT_TYPES = ("FP16", "BF16", "FP32", "FP64")
 DATATYPES = ("BOOL", *INTEGER_TYPES, *FLOAT_TYPES, "BYTES")
+
+BASE64 = "base64"
+"""Key of the JSON object that stands for bytes which are no text."""
 
 _RANDOM_INTEGERS_BELOW = 10
 """Small, so that indices into small tables and counts stay sensible."""
@@ -71,19 +75,25 @@ def zeros_array(datatype: str, shape: tuple[int, ...]) -> AnyArray:
 def typed_array(name: str, datatype: str, text: str) -> AnyArray:
     """What a person typed: numbers with blanks or commas between, JSON (nested lists keep their shape).
 
-    For BYTES one element a line, or JSON strings. Integers are exact over the whole 64-bit range. Raises
-    InvalidRequest for a value that is not of the datatype or does not fit it: Triton would cut it silently.
+    For BYTES one element a line, or JSON strings, where `{"base64": "/w=="}` is any bytes. Integers are exact
+    over the whole 64-bit range. Raises InvalidRequest for a value that is not of the datatype or does not fit
+    it: Triton would cut it silently.
     """
     stripped = text.strip()
     if not stripped:
         raise InvalidRequest(f"{name}: no value is typed")
     if stripped.startswith("["):
-        return _from_nested(name, datatype, _json(name, stripped))
+        return _from_nested(name, datatype, json_of(name, stripped))
     if datatype == "BYTES":
         values: Iterable[object] = text.strip("\n").splitlines()
     else:
         values = [part for part in _BLANKS.split(stripped) if part]
     return _fill(datatype, [_element(name, datatype, value) for value in values])
+
+
+def array_of_values(name: str, datatype: str, values: list[object]) -> AnyArray:
+    """A flat array of values as JSON holds them; InvalidRequest for one that is not of the datatype."""
+    return _from_nested(name, datatype, values)
 
 
 def fitting_array(name: str, datatype: str, array: AnyArray) -> AnyArray:
@@ -93,7 +103,10 @@ def fitting_array(name: str, datatype: str, array: AnyArray) -> AnyArray:
         return _bytes_array(name, array)
     if array.dtype == dtype:
         return array
-    if array.dtype.kind not in "biufV" or array.dtype.hasobject:
+    if array.dtype.type is np.void and array.dtype == np.dtype("V2") and datatype == "BF16":
+        # A .npy file does not know BF16: numpy writes it as two bytes without a meaning.
+        return array.view(dtype)
+    if array.dtype.kind not in "biufV" or array.dtype.hasobject or array.dtype.type is np.void:
         raise InvalidRequest(f"{name} wants {datatype} and the file holds {array.dtype}")
     if datatype == "BOOL":
         if not np.isin(array, (0, 1)).all():
@@ -107,19 +120,6 @@ def fitting_array(name: str, datatype: str, array: AnyArray) -> AnyArray:
     if lost.any():
         raise InvalidRequest(f"{name}: {array[lost].flat[0]} does not fit {datatype}")
     return converted
-
-
-def npy_array(name: str, datatype: str, data: bytes) -> AnyArray:
-    """The array of a .npy file; never unpickles."""
-    try:
-        array = np.load(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise InvalidRequest(
-            f"{name}: the file is not a readable .npy array without Python objects", detail=str(error)
-        ) from error
-    if not isinstance(array, np.ndarray):
-        raise InvalidRequest(f"{name}: the file holds several arrays (.npz): give one .npy")
-    return fitting_array(name, datatype, array)
 
 
 def arranged(spec: TensorSpec, array: AnyArray, *, batching: bool, rows: int) -> AnyArray:
@@ -172,16 +172,20 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _json(name: str, text: str) -> object:
+def json_of(name: str, text: str) -> object:
+    """What a JSON text holds; InvalidRequest if it is none."""
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"{name}: this is not valid JSON", detail=str(error)) from error
 
 
 def _from_nested(name: str, datatype: str, value: object) -> AnyArray:
     flat: list[object] = []
-    shape = _walk(name, value, flat)
+    try:
+        shape = _walk(name, value, flat)
+    except RecursionError as error:
+        raise InvalidRequest(f"{name}: the lists are nested too deeply") from error
     return _fill(datatype, [_element(name, datatype, item) for item in flat]).reshape(shape)
 
 
@@ -205,6 +209,8 @@ def _fill(datatype: str, values: list[object]) -> AnyArray:
 
 def _element(name: str, datatype: str, value: object) -> object:
     if datatype == "BYTES":
+        if isinstance(value, dict) and set(value) == {BASE64}:
+            return _decoded(name, value[BASE64])
         if not isinstance(value, str):
             raise InvalidRequest(f"{name} wants text (BYTES): put {value!r} in quotation marks")
         return value.encode()
@@ -216,6 +222,13 @@ def _element(name: str, datatype: str, value: object) -> object:
     if isinstance(value, bool) or value is None or isinstance(value, dict):
         raise InvalidRequest(f"{name} wants numbers ({datatype}), not {json.dumps(value)}")
     return _integer(name, datatype, value) if datatype in INTEGER_TYPES else _float(name, datatype, value)
+
+
+def _decoded(name: str, text: object) -> bytes:
+    try:
+        return base64.b64decode(str(text), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest(f"{name}: {text!r} is not base64", detail=str(error)) from error
 
 
 def _integer(name: str, datatype: str, value: object) -> int:

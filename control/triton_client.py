@@ -17,7 +17,7 @@ import gevent
 from tritonclient.http import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from control.wording import infer_failure
+from control.request_errors import infer_failure
 from telemetry.errors import (
     ActionFailed,
     NoAnswer,
@@ -75,7 +75,8 @@ def call_error(error: Exception, http_url: str, timeout_seconds: float, model: s
         return _answered(error, where, model)
     if isinstance(error, TimeoutError):
         return NoAnswer(
-            f"No answer from {where} within {timeout_seconds:g} s (the server may still run the request)",
+            f"No answer from {where} within {timeout_seconds:g} s (the server may still run the request). "
+            "Wait longer with a larger time-out; a model whose execute returns nothing never answers",
             detail=detail,
         )
     if isinstance(error, ssl.SSLError):

@@ -20,7 +20,8 @@ from control.inference import (
     sent_as,
 )
 from control.performer import Job, Work
-from control.tensors import AnyArray, arranged, npy_array, random_array, show_shape, typed_array, zeros_array
+from control.tensor_files import npy_array
+from control.tensors import AnyArray, arranged, random_array, show_shape, typed_array, zeros_array
 from control.test_requests import test_request_work
 from telemetry.errors import ControlError, SourceError
 from telemetry.facts import ModelConfig, ModelState, TensorSpec

@@ -46,7 +46,7 @@ def button(page: AppTest, label: str) -> Button:
 
 def answering(control: NotingControl, array: np.ndarray, datatype: str = "FP32") -> None:
     reply = Reply("fast_add", "1", (Tensor("OUT", datatype, array),), 3780.0)
-    answer = TestAnswer(reply, ServerSplit((SPLIT,), ALONE))
+    answer = TestAnswer((reply,), ServerSplit((SPLIT,), ALONE))
     control.answers = lambda course: Conclusion(
         Outcome.DONE, "fast_add answered after 3.78 ms", result=answer
     )
@@ -174,7 +174,7 @@ def test_a_decoupled_model_is_refused_before_sending() -> None:
     control = install(decoupled=True)
     page = open_form()
     assert words(panel(page, "preview")).startswith(
-        "This model streams (decoupled); HTTP infer is not possible"
+        "This model streams (decoupled)"
     )
     assert button(page, "Send request").disabled
     assert control.performed == []
@@ -270,7 +270,7 @@ def test_an_ensembles_parts_are_those_of_its_steps() -> None:
     control = install()
     step = replace(SPLIT, model="slow_add")
     reply = Reply("pipeline", "1", (Tensor("OUT", "FP32", np.ones((1, 1), dtype=np.float32)),), 3780.0)
-    answer = TestAnswer(reply, ServerSplit((replace(SPLIT, model="pipeline"), step), ALONE))
+    answer = TestAnswer((reply,), ServerSplit((replace(SPLIT, model="pipeline"), step), ALONE))
     control.answers = lambda course: Conclusion(Outcome.DONE, "pipeline answered", result=answer)
     page = open_form("pipeline")
     for area in page.text_area:

@@ -81,7 +81,7 @@ def test_a_good_request_passes_and_says_what_is_sent() -> None:
         (
             replace(CONFIG, decoupled=True),
             request(tensor(1, 1)),
-            "This model streams (decoupled); HTTP infer is not possible. Nothing was sent.",
+            "This model streams (decoupled): use generate stream or gRPC stream. Nothing was sent.",
         ),
         (
             CONFIG,
@@ -103,7 +103,8 @@ def test_what_the_server_would_refuse_is_refused_before_sending(
         (
             TimeoutError("timed out"),
             NoAnswer,
-            "No answer from h:8000 within 1 s (the server may still run the request)",
+            "No answer from h:8000 within 1 s (the server may still run the request). Wait longer with a "
+            "larger time-out; a model whose execute returns nothing never answers",
         ),
         (
             HTTPParseError("Expected HTTP/"),
@@ -129,7 +130,8 @@ def test_what_the_server_would_refuse_is_refused_before_sending(
         (
             InferenceServerException("Exceeds maximum queue size", status="503"),
             ActionFailed,
-            "Queue full: alpha has as many waiting requests as it accepts (503)",
+            "Queue full: alpha has as many waiting requests as it accepts (503). Send fewer at a time, or "
+            "raise max_queue_size or the number of instances",
         ),
         (
             InferenceServerException("This API is restricted", status="403"),

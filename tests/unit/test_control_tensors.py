@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from control.image_input import image_array, takes_images
+from control.tensor_files import npy_array
 from control.tensors import (
     DATATYPES,
     FLOAT_TYPES,
@@ -17,7 +18,6 @@ from control.tensors import (
     element_texts,
     fitting_array,
     integer_range,
-    npy_array,
     numpy_dtype,
     random_array,
     typed_array,
