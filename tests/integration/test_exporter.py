@@ -121,11 +121,18 @@ def exporter(triton: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Itera
 # ---- on the real server
 
 
-def test_the_page_says_of_a_real_server_what_its_own_page_lacks(triton: Sandbox, exporter: Exporter) -> None:
+def test_the_page_says_of_a_real_server_what_its_own_page_lacks(
+    triton: Sandbox, exporter: Exporter, until: Any
+) -> None:
+    def row_with_three() -> dict[str, Any] | None:
+        """Triton counts a request after it has answered it."""
+        [row] = requests.get(f"{triton.http_url}/v2/models/{MODEL}/stats", timeout=5).json()["model_stats"]
+        sizes = {batch["batch_size"] for batch in row["batch_stats"]}
+        return row if 3 in sizes else None
+
     infer(triton, rows=3)
+    row = until(row_with_three)
     found = exporter.page("/probe?target=triton")
-    statistics = requests.get(f"{triton.http_url}/v2/models/{MODEL}/stats", timeout=5).json()
-    [row] = statistics["model_stats"]
     model = {"model": MODEL, "version": "1"}
     assert values(found, "tritonscope_model_state", **model, state="READY") == [1]
     assert values(found, "tritonscope_model_state", **model, state="UNAVAILABLE") == [0]

@@ -52,20 +52,21 @@ class TestFaults:
         assert samples(small, "nv_gpu_utilization") == []
 
     def test_flaky_fails_for_exactly_its_share_and_triton_counts_it(
-        self, small: Sandbox, samples: Any
+        self, small: Sandbox, until: Any, samples: Any
     ) -> None:
         name = small.add_model(FAULT_MODELS["flaky"], name="flaky_third", parameters={"failure_ratio": "0.5"})
         assert repository(small, name, "load").status_code == 200
         answers = [small_request(small, name).status_code for _ in range(6)]
         assert answers == [200, 500, 200, 500, 200, 500]
-        assert samples(small, "nv_inference_request_failure", model=name, reason="BACKEND") == [3.0]
-        assert samples(small, "nv_inference_request_success", model=name) == [3.0]
+        # Triton counts a request after it has answered it.
+        until(lambda: samples(small, "nv_inference_request_failure", model=name, reason="BACKEND") == [3.0])
+        until(lambda: samples(small, "nv_inference_request_success", model=name) == [3.0])
 
-    def test_error_responses_are_counted_as_success(self, small: Sandbox, samples: Any) -> None:
+    def test_error_responses_are_counted_as_success(self, small: Sandbox, until: Any, samples: Any) -> None:
         name = small.add_model(FAULT_MODELS["response_error"])
         assert repository(small, name, "load").status_code == 200
         assert [small_request(small, name).status_code for _ in range(3)] == [500, 500, 500]
-        assert samples(small, "nv_inference_request_success", model=name) == [3.0]
+        until(lambda: samples(small, "nv_inference_request_success", model=name) == [3.0])
         assert sum(samples(small, "nv_inference_request_failure", model=name)) == 0.0
 
     def test_hang_blocks_while_its_file_exists(
@@ -94,10 +95,10 @@ class TestFaults:
         answers = (json.loads(line[6:])["OUTPUT"] for line in stream.iter_lines() if line)
         assert next(answers) == 7.0
         # Three responses are still to come, and Triton has counted the request as done.
-        assert samples(small, "nv_inference_request_success", model=name) == [1.0]
+        until(lambda: samples(small, "nv_inference_request_success", model=name) == [1.0], 1.0)
         assert samples(small, "nv_inference_request_duration_us", model=name)[0] < 400_000
         assert list(answers) == [8.0, 9.0, 10.0]
-        assert samples(small, "nv_inference_exec_count", model=name) == [1.0]
+        until(lambda: samples(small, "nv_inference_exec_count", model=name) == [1.0])
 
 
 class TestTraffic:
