@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from control.actions import Action, ActionKind, Conclusion, Outcome
-from control.config_diff import journal_parameters
 from control.memory_change import memory_changes
 from control.override import check_override, raw_config
 from control.performer import Course
@@ -24,6 +23,7 @@ from control.repository_watch import (
 )
 from control.repository_watcher import Watcher, still_serving
 from control.triton_calls import load_call, unload_call
+from telemetry.config_diff import journal_parameters
 from telemetry.errors import InvalidRequest, TritonscopeError
 from telemetry.facts import ModelState
 

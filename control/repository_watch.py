@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from control.actions import Conclusion, Outcome
-from control.load_errors import index_error
 from control.triton_calls import CallState
 from telemetry.facts import IndexEntry, ModelState
+from telemetry.load_errors import index_error
 
 Index = tuple[IndexEntry, ...]
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from control.actions import ActionKind, Conclusion, Outcome
-from control.load_errors import POLL_FAILED, load_error, poll_failure
 from control.performer import Course
 from control.policy import CONTROL_REFUSED, EXPLICIT, NONE_OR_POLL
 from control.ports import NoFiles, ServerFiles, ServerReader
@@ -16,6 +15,7 @@ from control.triton_calls import CallState, RepositoryCall
 from control.wording import NOT_EXPLICIT_MARK, server_text, source_sentence
 from telemetry.errors import InvalidRequest, SourceError
 from telemetry.facts import ModelState
+from telemetry.load_errors import POLL_FAILED, load_error, poll_failure
 
 Judge = Callable[[Index, CallState, float], Conclusion | None]
 

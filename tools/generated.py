@@ -15,7 +15,7 @@ GENERATED: dict[str, tuple[str, str]] = {
     # path: (module, function that returns the whole text)
     "docs/alerts.md": ("prometheus.reference", "render"),
     "docs/exporter.md": ("tools.exporter_file", "render"),
-    "docs/load_errors.md": ("control.load_errors", "reference"),
+    "docs/load_errors.md": ("telemetry.load_errors", "reference"),
     "docs/metrics.md": ("tools.metrics_file", "render"),
     "docs/settings.md": ("tools.settings_file", "render"),
     "docs/signals.md": ("signals.reference", "render"),

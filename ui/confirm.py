@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 import runtime
-from control.actions import Action, ActionKind, new_token
-from control.consequences import dependents, missing_steps, steps
 from history.inventory import ModelFacts
+from telemetry.actions import Action, ActionKind, new_token
+from telemetry.ensembles import dependents, missing_steps, steps
 from telemetry.errors import ControlError
 from telemetry.facts import ModelState
 from telemetry.units import Unit, human, human_duration

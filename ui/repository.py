@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 import runtime
 from charts.palette import model_color
-from control.actions import ActionKind, Outcome, Record
-from control.consequences import missing_steps
-from control.load_errors import explain_reason
-from control.policy import CONTROL_REFUSED
 from history.inventory import ModelFacts
+from telemetry.actions import ActionKind, Outcome, Record
+from telemetry.ensembles import missing_steps
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey, version_number
+from telemetry.load_errors import explain_reason
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui import confirm
 from ui.format import clock, raw_tip, since, utc
@@ -148,7 +147,7 @@ def banners(view: View) -> list[Html]:
         decision = control.decide(one.server, ActionKind.LOAD, by=me())
         if decision.allowed:
             continue
-        refused = decision.reason == CONTROL_REFUSED
+        refused = control.control_mode(one.server) == "none or poll"
         again = view.filters.params(do=confirm.ASK_AGAIN, on=one.server)
         made.append(
             _banner(

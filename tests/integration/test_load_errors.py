@@ -10,9 +10,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from control.actions import Action, ActionKind, Outcome
-from control.load_error_rows import ROWS
-from control.load_errors import load_error, poll_failure
+from control.wording import server_text
 from telemetry.access import LOCAL
+from telemetry.load_error_rows import ROWS
+from telemetry.load_errors import load_error, poll_failure
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, started_lab
 
 pytestmark = pytest.mark.integration
@@ -285,7 +286,7 @@ def test_a_request_that_this_product_never_sends_is_known_too(lab: Lab, case: st
         urlopen(request, timeout=LIMIT_SECONDS)
     text = refused.value.read().decode()  # type: ignore[attr-defined]
     logged = poll_failure(lab.sandbox.log_path.read_text(errors="replace"), "batch_add_model")
-    assert load_error("batch_add_model", text, logged).case == case
+    assert load_error("batch_add_model", server_text(text), logged).case == case
 
 
 def test_every_row_is_provoked_or_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:

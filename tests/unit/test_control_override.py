@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from collectors.config import parse_config
-from control.config_diff import changes_between, durable_lines, in_words, journal_parameters
 from control.override import (
     GroupWish,
     Override,
@@ -19,6 +18,7 @@ from control.override import (
     check_override,
     override_config,
 )
+from telemetry.config_diff import changes_between, durable_lines, in_words, journal_parameters
 from telemetry.errors import InvalidRequest
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "small_repo" / "config_fast_add.json"

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from control.load_error_rows import ROWS, LoadErrorRow
-from control.wording import server_text
+from telemetry.load_error_rows import ROWS, LoadErrorRow
 from telemetry.reasons import reason_line
 
 POLL_FAILED = "failed to poll from model repository"
@@ -41,11 +40,10 @@ class LoadError:
         return f"{self.who} not loaded: {self.what}. {self.remedy}"
 
 
-def load_error(model: str, raw: str | None, logged: str | None = None) -> LoadError:
-    """A refused load call. `raw` is the answer's body; `logged` what the server's log says of it, if it can
+def load_error(model: str, text: str, logged: str | None = None) -> LoadError:
+    """A refused load call. `text` is the server's error; `logged` what the server's log says of it, if it can
     be read: for a model that cannot be polled the answer gives no reason at all.
     """  # fmt: skip
-    text = server_text(raw)
     if POLL_FAILED in text:
         if logged:
             return _explained(model, logged)
@@ -125,7 +123,7 @@ def _line(row: LoadErrorRow) -> str:
 
 _INTRODUCTION = """# What a failed load says
 
-Written by `python -m tools.generated` from `control/load_error_rows.py`. Words in *italics* are filled in.
+Written by `python -m tools.generated` from `telemetry/load_error_rows.py`. Words in *italics* are filled in.
 Before each stands the model ("resnet18 v1 not loaded: ..."); the server's own text is always one click away.
 Every line whose failure an embedded Triton 2.51 can produce is provoked on it by
 `tests/integration/test_load_errors.py`; what no line knows is shown as the server said it.
