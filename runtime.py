@@ -32,7 +32,7 @@ from telemetry.identity import Server
 from telemetry.scrape import ANSWERED, Scrape, Source
 from triage.budget import Budgets
 from triage.context import ServerCoverage
-from triage.figures import Effort, Figures
+from triage.figures import Effort, Figures, Narrowing
 from triage.finding import Judgement
 from triage.rulebook import Rulebook, load_rulebook
 from triage.verdict import Clock, Verdict, local_clock
@@ -142,9 +142,11 @@ class Runtime:
         """How the objectives of `slo:` fared within the last hour, by model."""
         return self._figures.budgets()
 
-    def verdict(self, judgement: Judgement, clock: Clock = local_clock) -> Verdict:
-        """The one sentence for a judgement (the whole one, or what is left of it for one server)."""
-        return self._figures.verdict(judgement, clock)
+    def verdict(
+        self, judgement: Judgement, clock: Clock = local_clock, narrowed: Narrowing | None = None
+    ) -> Verdict:
+        """The one sentence for a judgement, or for what is left of it: then `narrowed` leaves as much."""
+        return self._figures.verdict(judgement, clock, narrowed)
 
     def signal_range(
         self,

@@ -61,7 +61,7 @@ def page() -> None:
         panel(memory(facts) if facts else None, actions(key, view.now), key="memory")
     with right:
         panel(
-            configuration(config, from_afar=is_far(key.server)),
+            configuration(config, details=view.details(key.server), from_afar=is_far(key.server)),
             statistics(facts.statistics) if facts else None,
             key="configuration",
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,6 +34,8 @@ from triage.engine import judge
 from triage.finding import Judgement
 from triage.rulebook import Rulebook
 from triage.verdict import Clock, Verdict, verdict
+
+Narrowing = Callable[[Context], Context]
 
 FLEET_SECONDS = 30.0
 """How often the replicas of a fleet are compared anew."""
@@ -119,9 +121,10 @@ class Figures:
         """How the objectives of `slo:` fared lately, by model."""
         return self._current().once("budgets", lambda: budgets(self._context()))
 
-    def verdict(self, judgement: Judgement, clock: Clock) -> Verdict:
-        """The one sentence for a judgement (the whole one, or what is left of it for one server)."""
-        return verdict(judgement, self._context(), clock)
+    def verdict(self, judgement: Judgement, clock: Clock, narrowed: Narrowing | None = None) -> Verdict:
+        """The one sentence for a judgement, or for what is left of it: then `narrowed` leaves as much."""
+        context = self._context()
+        return verdict(judgement, context if narrowed is None else narrowed(context), clock)
 
     def signal_range(
         self,

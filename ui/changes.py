@@ -17,7 +17,8 @@ _SHOWN = 4
 
 def changes_and_coverage(view: View) -> Html:
     """Both lines as a list of terms."""
-    events = runtime.current().events.events(since=view.now - LAST_SECONDS, server=view.filters.server)
+    recent = runtime.current().events.events(since=view.now - LAST_SECONDS, server=view.filters.server)
+    events = [event for event in recent if view.sees(event.server)]
     return tag(
         "dl",
         tag("dt", "Changed in the last hour"),

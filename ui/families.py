@@ -17,6 +17,7 @@ from telemetry.catalogue import CATALOGUE, Kind
 from telemetry.scrape import Source
 from telemetry.units import Unit
 from ui.marks import marks
+from ui.sight import frame_of, sees_everything
 from ui.view import View
 
 DRAWN_SERIES = 8
@@ -109,7 +110,8 @@ def chart_of(row: FamilyRow, view: View) -> Spec:
     """The family over the time shown: counters as rates per second, gauges and quantiles as they are."""
     sampled = _drawn_name(row)
     shown = [one for one in row.samples if one.name == sampled]
-    several = len({one.server for one in shown}) > 1
+    # Summed over servers, a chart would count those that this person may not view.
+    several = len({one.server for one in shown}) > 1 or not sees_everything()
     names = tuple(dict.fromkeys(name for one in shown for name, _ in one.labels))
     by = (*(("server",) if several or not names else ()), *names)
     counts = row.kind is Kind.COUNTER or sampled != row.name
@@ -138,10 +140,14 @@ def _course(
     if view.filters.server is not None:
         where = (*where, ("server", view.filters.server))
     if not counts:
-        return ring.gauge_range(name, by, view.grid, where=where)
+        return _seen(ring.gauge_range(name, by, view.grid, where=where), by, view)
     window = max(runtime.current().settings.live_window_seconds, view.grid.step_seconds)
     frame = ring.increase_range(name, by, window, view.grid, where=where)
-    return Frame(frame.times, frame.keys, frame.values / window)
+    return _seen(Frame(frame.times, frame.keys, frame.values / window), by, view)
+
+
+def _seen(frame: Frame, by: tuple[str, ...], view: View) -> Frame:
+    return frame_of(frame, view.sees) if by[:1] == ("server",) else frame
 
 
 def _largest(shown: Sequence[Sample], by: tuple[str, ...], view: View, counts: bool) -> Frame:

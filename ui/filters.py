@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from history.protocol import Grid
+from ui.person import me
 
 ALL_SERVERS = "all"
 RANGES = {"5m": 300.0, "15m": 900.0, "1h": 3600.0}
@@ -88,8 +89,8 @@ class Filters:
         return {key: value for key, value in kept.items() if value}
 
     def shows(self, server: str) -> bool:
-        """True if this server is among those looked at."""
-        return self.server is None or self.server == server
+        """True if this server is among those looked at; one that the person may not view never is."""
+        return (self.server is None or self.server == server) and me().sees(server)
 
 
 def controls(servers: tuple[str, ...], *, long_ranges: bool = False) -> None:

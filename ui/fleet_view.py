@@ -8,6 +8,8 @@ from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.filters import Filters
 from ui.format import counted, raw_tip
 from ui.html import Html, div, join, link, span, tag
+from ui.person import me
+from ui.sight import fleet_of
 from ui.view import View
 
 SHOWN_MODELS = 12
@@ -17,7 +19,7 @@ _HEADS = {"failed_ratio": "failed", "request_us_mean": "latency", "queue_us_mean
 
 def fleet_panel(view: View) -> Html | None:
     """The replicas of every workload with more than one; None where there is none."""
-    found = runtime.current().fleet(deadline=view.deadline)
+    found = fleet_of(runtime.current().fleet(deadline=view.deadline), me().sees)
     models = [one for one in found.models if len(one.replicas) > 1]
     if not found.workloads:
         return None

@@ -38,11 +38,12 @@ def marks(view: View, key: ModelKey | None = None) -> tuple[Mark, ...]:
     start, end = view.range
     server = key.server if key is not None else view.filters.server
     done = _done(server, key.name if key is not None else None)
-    events = runtime.current().events.events(since=start, server=server, model=key)
+    recent, person = runtime.current().events.events(since=start, server=server, model=key), me()
+    events = [event for event in recent if event.at <= end and person.sees(event.server)]
     seen = [
         Mark(event.at, _WORDS[event.kind], event.text, _COLORS.get(event.kind, "@grey"))
         for event in events
-        if event.at <= end and event.kind in _WORDS and not _is_told(event, done, view)
+        if event.kind in _WORDS and not _is_told(event, done, view)
     ]
     return (*seen, *(_action(one) for one in done if start <= one.started_at <= end))
 

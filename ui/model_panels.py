@@ -14,6 +14,7 @@ from telemetry.units import NOT_REPORTED, Unit, human, human_duration, us_from_n
 from ui.format import moment
 from ui.html import Html, copy_button, div, join, link, span, tag
 from ui.model_words import raw_text, settings
+from ui.person import me
 from ui.view import View
 
 _REASONS = {
@@ -118,8 +119,11 @@ def memory(facts: ModelFacts) -> Html:
     return section("Memory", tag("table", shown, class_="ts-facts"))
 
 
-def configuration(config: ModelConfig | None, *, from_afar: bool = False) -> Html:
-    """The effective configuration explained, then as it is; `from_afar`: known by Prometheus alone."""
+def configuration(config: ModelConfig | None, *, details: bool, from_afar: bool = False) -> Html:
+    """The effective configuration explained, then as it is; `from_afar`: known by Prometheus alone.
+
+    Without `details` the values of its parameters are masked.
+    """
     if config is None and from_afar:
         why = (
             "Not reported: only the server itself or its exporter tells it, and Prometheus has no exporter's."
@@ -135,7 +139,7 @@ def configuration(config: ModelConfig | None, *, from_afar: bool = False) -> Htm
                               if one.name != "backend"], class_="ts-facts")  # fmt: skip
         note = "what Prometheus has of it; the rest is known to the server alone"
         return section("Configuration", known, note=note)
-    text = raw_text(config.raw)
+    text = raw_text(config.raw, parameters=details)
     raw = tag(
         "details",
         tag("summary", "all of it, as the server gives it"),
@@ -190,6 +194,7 @@ def actions(key: ModelKey, now: float) -> Html | None:
     """What was done to the model through this app, newest first; None where nothing was."""
     control = runtime.current().control
     records = control.records(key.server, key.name)[:6] if control is not None else ()
+    details = me().sees_details(key.server)
     if not records:
         return None
     rows = [
@@ -197,7 +202,7 @@ def actions(key: ModelKey, now: float) -> Html | None:
             "tr",
             tag("td", moment(one.started_at)),
             tag("td", one.action.kind.value),
-            tag("td", one.summary(now)),
+            tag("td", one.summary(now) if details or one.running else str(one.outcome)),
         )
         for one in records
     ]

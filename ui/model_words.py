@@ -163,14 +163,25 @@ def _instances(config: ModelConfig) -> list[Setting]:
     return [Setting("instance_group", words, "executions that can run at the same time")] if words else []
 
 
-def raw_text(raw: Mapping[str, Any]) -> str:
-    """The whole effective configuration as JSON; values of parameters that look like secrets are masked."""
-    return json.dumps(_masked(raw), indent=2, ensure_ascii=False)
+def raw_text(raw: Mapping[str, Any], *, parameters: bool) -> str:
+    """The whole effective configuration as JSON; values of parameters that look like secrets are masked.
+
+    Without `parameters` the values of all parameters are: they may be anything.
+    """
+    return json.dumps(_masked(raw, parameters), indent=2, ensure_ascii=False)
 
 
-def _masked(value: Any) -> Any:
+def _masked(value: Any, parameters: bool) -> Any:
     if isinstance(value, Mapping):
-        return {key: _MASK if _SECRET.search(str(key)) else _masked(item) for key, item in value.items()}
+        return {key: _shown(str(key), item, parameters) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_masked(item) for item in value]
+        return [_masked(item, parameters) for item in value]
     return value
+
+
+def _shown(key: str, item: Any, parameters: bool) -> Any:
+    if _SECRET.search(key):
+        return _MASK
+    if key == "parameters" and not parameters and isinstance(item, Mapping):
+        return dict.fromkeys(item, _MASK)
+    return _masked(item, parameters)

@@ -15,6 +15,7 @@ from telemetry.units import human_duration
 from ui import filters
 from ui.format import counted
 from ui.html import Html, span
+from ui.person import me
 
 _READ_SECONDS = 1.5
 """How long a link to a server that nobody looked at before waits for its first figures."""
@@ -25,7 +26,7 @@ def servers() -> tuple[str, ...]:
     process = runtime.current()
     looked_at = [server.id for server in process.servers]
     known = [one.server for one in process.remote.targets().targets] if process.remote is not None else []
-    return tuple(dict.fromkeys((*looked_at, *known)))
+    return tuple(filter(me().sees, dict.fromkeys((*looked_at, *known))))
 
 
 def is_far(server: str) -> bool:
@@ -43,12 +44,14 @@ def open_linked() -> None:
         or any(one.id == named for one in runtime.current().servers)
     ):
         return
+    if (known := remote.targets().find(named)) is not None and not me().sees(known.server):
+        return
     opened: list[str | None] = []
     reading = threading.Thread(target=lambda: opened.append(remote.open(named)), daemon=True)
     reading.start()
     reading.join(_READ_SECONDS)
     target = remote.targets().find(named)
-    if target is not None:
+    if target is not None and me().sees(target.server):
         st.session_state["server"] = target.server
 
 

@@ -13,6 +13,7 @@ import runtime
 from ui import address, assets, filters, remote_history, sidebar
 from ui.live import drawn
 from ui.navigation import DEFAULTS, PAGES
+from ui.person import me
 
 _OUTSIDE = SimpleNamespace(tritonscope_entered=True)
 
@@ -32,7 +33,8 @@ def main() -> None:
     st.set_page_config(page_title=f"{row.title} · Tritonscope")
     address.read(row.address, (*filters.KEYS, *row.keys), DEFAULTS)
     # Links of alerts and boards name a server as Prometheus does.
-    if named := runtime.current().server_called(st.session_state.get("server") or None):
+    named = runtime.current().server_called(st.session_state.get("server") or None)
+    if named and me().sees(named):
         st.session_state["server"] = named
     remote_history.open_linked()
     with st.sidebar:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 import runtime
+from settings import SANDBOX_ID
+from telemetry.access import Right
 from triage.finding import Finding, Severity
 from ui import filters, traffic
 from ui.format import counted
@@ -13,6 +15,9 @@ from ui.html import Html, div, link, span, tag
 from ui.live import live
 from ui.navigation import PAGES
 from ui.panel import panel
+from ui.person import me
+from ui.sight import findings_of, sees_everything
+from ui.who import who
 
 _COUNTED = "overview"
 """The page whose menu entry carries the number of findings."""
@@ -29,12 +34,14 @@ def menu(current: str) -> None:
 
 
 def foot() -> None:
-    """The sandbox's traffic switch where there is a sandbox, then what could not be used of the settings."""
+    """The sandbox's traffic switch where there is a sandbox, then what could not be used of the settings,
+    and who one is.
+    """
     settings = runtime.current().settings
-    if settings.sandbox_state is not None:
+    if settings.sandbox_state is not None and me().may(Right.LOAD_RUN, SANDBOX_ID):
         traffic.switch(settings.sandbox_state)
     notices = runtime.current().notices
-    if notices:
+    if notices and sees_everything():
         lines = (tag("li", _notice(notice)) for notice in notices)
         panel(
             tag(
@@ -45,10 +52,11 @@ def foot() -> None:
             ),
             key="settings_notices",
         )
+    who()
 
 
 def _menu(current: str) -> None:
-    _entries(current, runtime.current().judgement().findings)
+    _entries(current, findings_of(runtime.current().judgement().findings, me().sees))
 
 
 def _entries(current: str, findings: Sequence[Finding]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,12 +16,13 @@ from signals.report import GpuSignals, ModelSignals, Report
 from telemetry.identity import ModelKey
 from telemetry.scrape import FloatArray, Source
 from triage.budget import Budgets
-from triage.context import ServerCoverage
+from triage.context import Context, ServerCoverage
 from triage.finding import Finding, Judgement, Severity
 from triage.verdict import Verdict
-from ui import filters
+from ui import filters, sight
 from ui.filters import Filters
 from ui.format import clock
+from ui.person import me
 
 STALE_INTERVALS = 2.0
 """A value older than this many intervals is shown grey, with its age."""
@@ -46,6 +48,10 @@ class View:
     budgets: Budgets
     oldest: float | None
     """Time of the oldest figures there can be, unix seconds; None where Prometheus may know older ones."""
+    sees: Callable[[str], bool]
+    """True for a server that is looked at: of all that exist for this person, or the chosen one."""
+    details: Callable[[str], bool]
+    """True for a server of which this person sees more than a viewer: see `Identity.sees_details`."""
     deadline: float
     """Until when drawing may wait for Prometheus, in `time.monotonic()`."""
 
@@ -53,25 +59,34 @@ class View:
     def take(cls) -> View:
         """The moment now, for the servers the reader looks at."""
         process = runtime.current()
-        chosen = filters.current()
+        chosen, person = filters.current(), me()
+
+        def sees(server: str) -> bool:
+            return chosen.server in (None, server) and person.sees(server)
+
         now, oldest = process.now(), _oldest(process)
         return cls(
             filters=chosen,
             now=now,
             grid=chosen.grid(now, oldest),
             oldest=oldest,
-            report=_narrowed(process.report(), chosen),
-            inventory=_of_servers(process.inventory(), chosen),
-            judgement=_about(process.judgement(), chosen),
-            coverage=tuple(one for one in process.coverage() if chosen.shows(one.server)),
+            report=sight.report_of(process.report(), sees),
+            inventory=sight.inventory_of(process.inventory(), sees),
+            judgement=sight.judgement_of(process.judgement(), sees),
+            coverage=tuple(one for one in process.coverage() if sees(one.server)),
             interval_seconds=process.interval_seconds(chosen.server),
             budgets=process.budgets(),
+            sees=sees,
+            details=person.sees_details,
             deadline=time.monotonic() + (PATIENCE_SECONDS if chosen.refresh_seconds else PAUSED_SECONDS),
         )
 
     def verdict(self) -> Verdict:
         """The one sentence: is anything wrong, for the servers looked at."""
-        return runtime.current().verdict(self.judgement, clock)
+        return runtime.current().verdict(self.judgement, clock, self._narrowed)
+
+    def _narrowed(self, context: Context) -> Context:
+        return replace(context, report=self.report, inventory=self.inventory, coverage=self.coverage)
 
     @property
     def shown_seconds(self) -> float:
@@ -117,9 +132,10 @@ class View:
 
     def of_level(self, signal: str, level: Level) -> Frame:
         """A signal of every model, server, GPU or host of the view over the time shown."""
-        return runtime.current().signal_range(
+        frame = runtime.current().signal_range(
             signal, self.grid, level=level, server=self.filters.server, deadline=self.deadline
         )
+        return sight.frame_of(frame, self.sees)
 
     def gpu_figure(self, gpu: GpuSignals, signal: str) -> float | None:
         """A GPU's figure now; while its server is silent the last one of the time shown, which is old."""
@@ -179,32 +195,3 @@ def _oldest(process: runtime.Runtime) -> float | None:
         return None
     span = process.ring.span()
     return span[0] if span is not None else None
-
-
-def _narrowed(report: Report, chosen: Filters) -> Report:
-    if chosen.server is None:
-        return report
-    return replace(
-        report,
-        servers=tuple(row for row in report.servers if row.server == chosen.server),
-        models=tuple(row for row in report.models if row.key.server == chosen.server),
-        gpus=tuple(row for row in report.gpus if row.key.server == chosen.server),
-        host=tuple(row for row in report.host if row.server == chosen.server),
-        other=tuple(row for row in report.other if row.server == chosen.server),
-    )
-
-
-def _of_servers(inventory: Inventory, chosen: Filters) -> Inventory:
-    if chosen.server is None:
-        return inventory
-    return replace(inventory, models=inventory.of_server(chosen.server))
-
-
-def _about(judgement: Judgement, chosen: Filters) -> Judgement:
-    if chosen.server is None:
-        return judgement
-    return replace(
-        judgement,
-        findings=tuple(one for one in judgement.findings if one.server == chosen.server),
-        unjudged=tuple(one for one in judgement.unjudged if one.server == chosen.server),
-    )
