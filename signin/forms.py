@@ -121,7 +121,7 @@ class Forms:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         known = {request.headers.get("host", ""), urlsplit(self._visitors().access.public_url).netloc}
-        return not origin or urlsplit(origin).netloc in known
+        return not origin or urlsplit(origin).netloc in known - {""}
 
     def _page(self, request: Request, back: str, told: str = "", *, status: int = 200) -> HTMLResponse:
         visitors, connection = self._visitors(), Connection.of(request.scope)
