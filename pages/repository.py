@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from ui import confirm, repository, shell
+from ui import confirm, journal, repository, shell
 from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
 from ui.html import link
@@ -16,7 +16,7 @@ shell.guard()
 def answer() -> None:
     view = View.take()
     header(view, *repository.answer(view))
-    panel(repository.banners(view), repository.told(), key="banners")
+    panel(repository.banners(view), journal.banners(view), repository.told(), key="banners")
 
 
 def models() -> None:
@@ -31,7 +31,6 @@ def models() -> None:
     else:
         todo = (link("Show all models", "repository", view.filters.params()),)
         panel(empty_state(f"There is no model whose name contains {wanted!r}.", todo=todo), key="models")
-    panel(repository.journal(view), key="journal")
 
 
 def no_models(view: View):
@@ -50,4 +49,5 @@ st.text_input(
     icon=":material/search:", type="search",
 )  # fmt: skip
 live(models, name="models")
+journal.section()
 confirm.ask()

@@ -9,33 +9,23 @@ from dataclasses import dataclass
 import runtime
 from charts.palette import model_color
 from history.inventory import ModelFacts
-from telemetry.actions import ActionKind, Outcome, Record
+from telemetry.actions import ActionKind, Record
 from telemetry.ensembles import missing_steps
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey, version_number
 from telemetry.load_errors import explain_reason
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui import confirm
-from ui.format import clock, raw_tip, since, utc
+from ui.format import raw_tip, since, utc
 from ui.html import Child, Html, div, join, link, span, tag
 from ui.model_rows import STATES
 from ui.person import me
 from ui.view import View
 
 OFF = "Control is switched off in the settings: this page only shows."
-SHOWN_RECORDS = 10
 PAGE_ROWS = 100
 _SMALL = "font-size:.84rem;font-weight:400"
 _COLUMNS = (("model", "24%"), ("state", "17%"), ("reason", "27%"))
-
-_OUTCOMES = {
-    None: ("RUNNING", "info"),
-    Outcome.DONE: ("DONE", "info"),
-    Outcome.REFUSED: ("NOT SENT", "ticket"),
-    Outcome.FAILED: ("FAILED", "page"),
-    Outcome.STOPPED: ("STOPPED", "info"),
-    Outcome.UNKNOWN: ("UNKNOWN", "ticket"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,41 +153,6 @@ def told() -> Html | None:
     """The last click of this session that was not sent, and why."""
     last = confirm.told()
     return None if last is None else _banner("NOT SENT", last.sentence, severity="ticket")
-
-
-def journal(view: View) -> Html | None:
-    """What was done on the servers looked at, the newest first; the server's own text behind a fold."""
-    control = runtime.current().control
-    records = [
-        record
-        for record in (control.records() if control is not None else ())
-        if view.filters.shows(record.action.server) and record.action.kind.changes_repository
-    ]
-    if not records:
-        return None
-    now = time.time()
-    return div(
-        div("What was done", span("since the app was started", class_="ts-faint"), class_="ts-h"),
-        [_record(record, now) for record in records[:SHOWN_RECORDS]],
-    )
-
-
-def _record(record: Record, now: float) -> Html:
-    word, severity = _OUTCOMES[record.outcome]
-    words = record.summary(now)
-    if record.running:
-        words = words[:1].upper() + words[1:]
-    fold = tag(
-        "details", tag("summary", "the server's text"), tag("pre", record.detail, class_="ts-pre")
-    ) if record.detail else None  # fmt: skip
-    what = f"{record.action.kind.value}, by {record.action.who}"
-    return div(
-        span(word, class_="ts-tag"),
-        div(words, div(what, class_="ts-evidence"), class_="ts-sentence"),
-        div(span(clock(record.started_at, seconds=True), data_tip=utc(record.started_at)), class_="ts-since"),
-        fold,
-        class_=f"ts-finding {severity}", role="article", data_key=str(record.id),
-    )  # fmt: skip
 
 
 def _banner(word: str, sentence: str, extra: Child = None, severity: str = "info") -> Html:
