@@ -1,0 +1,98 @@
+"""The simulated batcher against cases that can be worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from signals.batch_time import BatchTime
+from signals.batcher import Arrivals, BatcherConfig, handover_us, simulate
+
+TIME = BatchTime(8000.0, 250.0, 1, 16, 1000.0, 0.03)
+"""T(1) = 8.25 ms, T(8) = 10 ms, T(16) = 12 ms."""
+ALONE = BatcherConfig(16, dynamic=False)
+BATCHING = BatcherConfig(16, dynamic=True, delay_us=2000.0)
+
+
+def test_one_client_waits_only_for_the_delay() -> None:
+    found = simulate(TIME, ALONE, Arrivals(clients=1, think_us=1750.0), requests=500)
+    # 8.25 ms in the server and 1.75 ms on the way: a hundred a second.
+    assert found.requests_per_second == pytest.approx(100, rel=0.02)
+    assert (found.queue_us_mean, found.batch_size_mean) == (0.0, 1.0)
+    assert found.busy_ratio == pytest.approx(0.825, rel=0.02)
+    delayed = simulate(TIME, BATCHING, Arrivals(clients=1, think_us=1750.0), requests=500)
+    assert delayed.queue_us_mean == pytest.approx(2000, rel=0.01)
+    assert delayed.requests_per_second == pytest.approx(1e6 / 12_000, rel=0.02)
+
+
+def test_without_batching_the_capacity_is_one_over_t1() -> None:
+    found = simulate(TIME, replace(ALONE, instances=2), Arrivals(clients=20))
+    assert found.requests_per_second == pytest.approx(2e6 / 8250, rel=0.01)
+    assert found.busy_ratio == pytest.approx(1.0, abs=0.001)
+
+
+def test_many_clients_fill_the_largest_batch() -> None:
+    found = simulate(TIME, BATCHING, Arrivals(clients=64, think_us=500.0))
+    assert found.batch_size_mean == pytest.approx(16, rel=0.01)
+    assert found.requests_per_second == pytest.approx(16e6 / 12_000, rel=0.01)
+    # Little: 64 clients at this rate are 48 ms, of which 12 compute and 0.5 on the way.
+    assert found.queue_us_mean == pytest.approx(48_000 - 12_000 - 500, rel=0.03)
+
+
+def test_half_as_many_clients_as_fill_it_alternate() -> None:
+    # While eight are computed the other eight wait: two groups for ever.
+    found = simulate(TIME, replace(BATCHING, delay_us=0.0), Arrivals(clients=16, think_us=1500.0))
+    assert found.batch_size_mean == pytest.approx(8, rel=0.05)
+    assert found.requests_per_second == pytest.approx(8e6 / 10_000, rel=0.05)
+
+
+def test_a_long_enough_delay_joins_the_two_groups() -> None:
+    patient = replace(BATCHING, delay_us=10_000.0, preferred=(16,))
+    found = simulate(TIME, patient, Arrivals(clients=16, think_us=1500.0))
+    assert found.batch_size_mean == pytest.approx(16, rel=0.02)
+    # The last of sixteen is back after about 2.25 ms (1.5 times the mean at most).
+    assert found.requests_per_second == pytest.approx(16e6 / (12_000 + 2250), rel=0.05)
+
+
+def test_a_preferred_size_goes_at_once() -> None:
+    small = replace(BATCHING, delay_us=50_000.0, preferred=(4,))
+    found = simulate(TIME, small, Arrivals(clients=4))
+    assert found.batch_size_mean == 4.0 and found.queue_us_mean < 50
+
+
+def test_random_arrivals_queue_as_theory_says() -> None:
+    # M/D/1: the mean wait is rho * T / (2 * (1 - rho)); rho = 60 * 8.25 ms = 0.495.
+    found = simulate(TIME, ALONE, Arrivals(rate_per_second=60.0), requests=20_000)
+    assert found.queue_us_mean == pytest.approx(0.495 * 8250 / (2 * 0.505), rel=0.1)
+    assert found.stable
+
+
+def test_more_than_the_capacity_is_not_stable() -> None:
+    assert not simulate(TIME, ALONE, Arrivals(rate_per_second=200.0)).stable
+    assert simulate(TIME, BATCHING, Arrivals(rate_per_second=200.0)).stable
+
+
+def test_requests_of_several_rows_fill_batches_sooner() -> None:
+    found = simulate(TIME, BATCHING, Arrivals(clients=32, rows=4))
+    assert found.batch_size_mean == pytest.approx(16, rel=0.01)
+    assert found.requests_per_second == pytest.approx(4e6 / 12_000, rel=0.01)
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    arrivals = Arrivals(rate_per_second=300.0)
+    assert simulate(TIME, BATCHING, arrivals) == simulate(TIME, BATCHING, arrivals)
+    assert simulate(TIME, BATCHING, arrivals) != simulate(TIME, BATCHING, arrivals, seed=2)
+
+
+def test_the_handover_is_found_again() -> None:
+    arrivals = Arrivals(rate_per_second=40.0)
+    queue = simulate(TIME, ALONE, arrivals, handover_us=300.0, requests=2000).queue_us_mean
+    assert handover_us(TIME, ALONE, arrivals, queue) == pytest.approx(300, abs=10)
+    # What keeps requests waiting for a second is no handover.
+    assert handover_us(TIME, ALONE, arrivals, 1e6) <= 0.05 * TIME.us(1)
+
+
+def test_arrivals_are_one_thing_or_the_other() -> None:
+    with pytest.raises(ValueError, match="either a rate or a number of clients"):
+        simulate(TIME, ALONE, Arrivals(rate_per_second=1.0, clients=1))
