@@ -14,6 +14,7 @@ import numpy as np
 from collectors.nvml import read_cards
 from collectors.processes import ProcessTable, local_ports, parse_stub
 from collectors.reading import Reading, timed
+from collectors.weights import WeightReader
 from telemetry.identity import Server
 from telemetry.memory import CPU, GpuCard, GpuTenant, MemorySource, ServerProcesses, StubProcess
 from telemetry.scrape import Samples, Scrape, Series, Source
@@ -41,6 +42,7 @@ class ProcessCollector:
         self.server = server
         self._table = table
         self._cards = cards
+        self._weights = WeightReader()
         self._why: str | None = None
 
     def collect(self) -> Scrape | None:
@@ -54,12 +56,15 @@ class ProcessCollector:
         return scrape
 
     def _read(self) -> Reading:
-        found = read_processes(self.server, self._table, self._cards)
+        found = read_processes(self.server, self._table, self._cards, self._weights)
         return Reading(found, process_samples(found))
 
 
 def read_processes(
-    server: Server, read_table: Callable[[], ProcessTable] = ProcessTable, cards: CardReader = read_cards
+    server: Server,
+    read_table: Callable[[], ProcessTable] = ProcessTable,
+    cards: CardReader = read_cards,
+    weights: WeightReader | None = None,
 ) -> ServerProcesses:
     """The processes of one server now; never raises: what cannot be seen is said in `why` and `gpu_why`."""
     ports = local_ports(server)
@@ -85,7 +90,14 @@ def read_processes(
         if call is not None
     )
     named = tuple(_named(card, table, pid, stubs, trees) for card in seen)
-    return ServerProcesses(pid, "", table.private_bytes([pid]), stubs, named, gpu_why or _foreign(named))
+    return ServerProcesses(
+        pid,
+        server_private_bytes=table.private_bytes([pid]),
+        stubs=stubs,
+        cards=named,
+        gpu_why=gpu_why or _foreign(named),
+        weights=weights.read(pid, table.arguments(pid)) if weights is not None else {},
+    )
 
 
 def _on_gpus(cards: tuple[GpuCard, ...], tree: list[int]) -> Mapping[str, int]:

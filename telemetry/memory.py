@@ -91,6 +91,8 @@ class ServerProcesses:
     stubs: tuple[StubProcess, ...] = ()
     cards: tuple[GpuCard, ...] = ()
     gpu_why: str = ""
+    weights: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Bytes of the weight files of (model, version), as far as its repository can be read here."""
 
     def smallest_stub(self) -> StubProcess | None:
         """The stub with the least private memory: no more than so much is the interpreter's own."""

@@ -1,0 +1,120 @@
+"""Keeps what every load and unload did to memory, for as long as the process lives: `MemoryLedger`."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from history.events import Event, EventKind, EventLog
+from history.memory_changes import LoadMark, MemoryChange, memory_change
+from history.ring import Ring
+from telemetry.actions import ActionKind, Outcome, Record
+from telemetry.memory import ServerProcesses
+from telemetry.scrape import Scrape, Source
+
+MAX_CHANGES = 500
+SETTLE_INTERVALS = 3.0
+"""Intervals between the end of a load and the reading that counts: gauges lag by one, allocators settle."""
+_SAME_SECONDS = 15.0
+"""An event of the index this near to one of our own actions is that action."""
+_PATIENCE_SECONDS = 120.0
+"""After this a mark is settled with what there is."""
+_KINDS = {EventKind.LOAD: "load", EventKind.RELOAD: "reload", EventKind.UNLOAD: "unload"}
+
+
+class MemoryLedger:
+    """A `Sink` behind the ring and the events. Any thread may ask; the newest 500 changes are kept.
+
+    `records` gives what was done through us, newest first; `interval_seconds` the time between two readings
+    of a server.
+    """
+
+    def __init__(
+        self,
+        ring: Ring,
+        events: EventLog,
+        records: Callable[[str], Sequence[Record]],
+        interval_seconds: Callable[[str], float],
+    ) -> None:
+        self._ring, self._events = ring, events
+        self._records, self._interval_seconds = records, interval_seconds
+        self._lock = threading.Lock()
+        self._changes: deque[MemoryChange] = deque(maxlen=MAX_CHANGES)
+        self._settled: deque[LoadMark] = deque(maxlen=MAX_CHANGES)
+
+    def changes(self, server: str | None = None, model: str | None = None) -> tuple[MemoryChange, ...]:
+        """What loads and unloads did, oldest first."""
+        with self._lock:
+            held = list(self._changes)
+        return tuple(
+            one for one in held if server in (None, one.mark.server) and model in (None, one.mark.model)
+        )
+
+    def accept(self, scrape: Scrape) -> None:
+        """Settle what has ended long enough ago for this reading to show it."""
+        if not scrape.ok or scrape.source not in (Source.METRICS, Source.PROCESSES):
+            return
+        server, now = scrape.server, scrape.at
+        marks = load_marks(
+            self._records(server), self._events.events(server=server), self._interval_seconds(server)
+        )
+        with self._lock:
+            for mark in marks:
+                if not any(_same(mark, known) for known in self._settled) and self._ripe(mark, now):
+                    interval = self._interval_seconds(server)
+                    self._settled.append(mark)
+                    self._changes.append(memory_change(self._ring, mark, marks, interval, now))
+
+    def _ripe(self, mark: LoadMark, now: float) -> bool:
+        if now < mark.ended + SETTLE_INTERVALS * self._interval_seconds(mark.server):
+            return False
+        scrape = self._ring.last(mark.server, Source.PROCESSES)
+        payload = scrape.payload if scrape is not None else None
+        visible = isinstance(payload, ServerProcesses) and payload.pid is not None
+        if scrape is None or not visible or now > mark.ended + _PATIENCE_SECONDS:
+            return True
+        return scrape.at > mark.ended
+
+
+def load_marks(
+    records: Sequence[Record], events: Sequence[Event], interval_seconds: float
+) -> tuple[LoadMark, ...]:
+    """Loads and unloads of one server, by their begin: those done through us, and those only seen."""
+    ours = [record for record in records if record.action.kind.changes_repository and record.sent]
+    marks = [_of_record(record) for record in ours if record.outcome is Outcome.DONE]
+    for event in events:
+        if event.kind not in _KINDS or event.model is None:
+            continue
+        model = event.model.name
+        if any(_covers(record, event) for record in ours):
+            continue
+        # The index is read at every second interval: it happened after the reading before.
+        mark = LoadMark(
+            event.at - 2 * interval_seconds, event.at, event.server, model, _KINDS[event.kind], False
+        )
+        if not any(_same(mark, known) for known in marks):
+            marks.append(mark)
+    return tuple(sorted(marks))
+
+
+def _of_record(record: Record) -> LoadMark:
+    action = record.action
+    what = "unload" if action.kind is ActionKind.UNLOAD else action.kind.value
+    return LoadMark(
+        record.started_at, record.ended_at or record.started_at, action.server, action.model, what, True
+    )
+
+
+def _covers(record: Record, event: Event) -> bool:
+    if event.model is None or record.action.model != event.model.name:
+        return False
+    end = record.ended_at if record.ended_at is not None else float("inf")
+    return record.started_at - _SAME_SECONDS <= event.at <= end + _SAME_SECONDS
+
+
+def _same(one: LoadMark, other: LoadMark) -> bool:
+    """Several versions of a model, or a load that two sources show, are one mark."""
+    return (one.server, one.model, one.unload) == (other.server, other.model, other.unload) and (
+        abs(one.ended - other.ended) < (_SAME_SECONDS if not (one.ours and other.ours) else 1e-3)
+    )
