@@ -9,6 +9,7 @@ from control.facade import Control
 from control.journal import Journal, say_on_stdout
 from control.journal_file import JournalFile
 from experiments.fresh_reader import FreshReader
+from experiments.memory_reader import FreshMemoryReader
 from telemetry.identity import Server
 from telemetry.journal_choice import JournalChoice
 
@@ -37,6 +38,7 @@ def write_side(
         is_sandbox,
         journal=journal,
         reason_required=choice.reason_required,
+        memory=FreshMemoryReader(servers),
     )
 
 
