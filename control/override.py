@@ -72,14 +72,14 @@ class Override:
 def override_config(effective: ModelConfig | Config, changes: Override) -> dict[str, Any]:
     """The complete configuration to send: `effective` (as `GET .../config` gives it) with these changes.
 
-    Preferred batch sizes above a smaller `max_batch_size` are left out unless `changes` names its own: Triton
-    would refuse them. Raises InvalidRequest for what `check_override` refuses.
+    Unless `changes` names its own, preferred batch sizes above a smaller `max_batch_size` are left out, since
+    Triton would refuse them, and the one Triton filled in itself (the largest batch) follows it. Raises InvalidRequest for what `check_override` refuses.
     """
     before = raw_config(effective)
     wanted = deepcopy(dict(before))
     if changes.max_batch_size is not None:
         wanted["max_batch_size"] = changes.max_batch_size
-    _change_batching(wanted, changes)
+    _change_batching(wanted, changes, before.get("max_batch_size"))
     _change_groups(wanted, changes)
     if changes.response_cache is not None:
         _switch_cache(wanted, changes.response_cache)
@@ -136,7 +136,7 @@ def _check_rest(before: dict[str, Any], after: dict[str, Any]) -> None:
         )
 
 
-def _change_batching(wanted: dict[str, Any], changes: Override) -> None:
+def _change_batching(wanted: dict[str, Any], changes: Override, running_max: object) -> None:
     fields = {
         "max_queue_delay_microseconds": changes.max_queue_delay_us,
         "preserve_ordering": changes.preserve_ordering,
@@ -158,12 +158,16 @@ def _change_batching(wanted: dict[str, Any], changes: Override) -> None:
         batching.update(given)
     batching = wanted.get(BATCHING)
     if isinstance(batching, dict) and changes.preferred_batch_sizes is None:
-        _fit_preferred(batching, changes.max_batch_size)
+        _fit_preferred(batching, running_max, changes.max_batch_size)
 
 
-def _fit_preferred(batching: dict[str, Any], max_batch_size: int | None) -> None:
+def _fit_preferred(batching: dict[str, Any], running_max: object, max_batch_size: int | None) -> None:
     sizes = batching.get("preferred_batch_size")
-    if max_batch_size is not None and sizes:
+    if max_batch_size is None or not sizes:
+        return
+    if sizes == [running_max]:
+        batching["preferred_batch_size"] = []
+    else:
         batching["preferred_batch_size"] = [size for size in sizes if size <= max_batch_size]
 
 

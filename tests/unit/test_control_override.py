@@ -47,6 +47,10 @@ def test_the_override_is_the_whole_configuration_with_the_changes(running: dict[
     assert wanted["dynamic_batching"]["max_queue_delay_microseconds"] == 2000
     # 8 is above the new maximum: Triton would refuse the model.
     assert wanted["dynamic_batching"]["preferred_batch_size"] == [2, 4]
+    filled = running | {"dynamic_batching": {"preferred_batch_size": [8]}}
+    assert override_config(filled, Override(max_batch_size=16))["dynamic_batching"] == {
+        "preferred_batch_size": []
+    }
     same = set(running) - {"max_batch_size", "dynamic_batching"}
     assert {key: wanted[key] for key in same} == {key: running[key] for key in same}
 
