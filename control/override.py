@@ -73,7 +73,8 @@ def override_config(effective: ModelConfig | Config, changes: Override) -> dict[
     """The complete configuration to send: `effective` (as `GET .../config` gives it) with these changes.
 
     Unless `changes` names its own, preferred batch sizes above a smaller `max_batch_size` are left out, since
-    Triton would refuse them, and the one Triton filled in itself (the largest batch) follows it. Raises InvalidRequest for what `check_override` refuses.
+    Triton would refuse them, and the one Triton filled in itself (the largest batch) follows it. Raises
+    InvalidRequest for what `check_override` refuses.
     """
     before = raw_config(effective)
     wanted = deepcopy(dict(before))
