@@ -161,7 +161,7 @@ def grpc_error(
 
 
 def _metadata(server: Server) -> dict[str, str] | None:
-    named = {name.lower(): value for name, value in server.headers.items()}
+    named = {name.lower(): value for name, value in server.headers_for("inference").items()}
     keys = {f"{_RESTRICTED_PREFIX}{name}": value for name, value in named.items()}
     return {**named, **keys} or None
 

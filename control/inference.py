@@ -146,7 +146,7 @@ def infer(server: Server, config: ModelConfig, request: InferenceRequest) -> Rep
     """
     with triton_client(server, request.timeout_seconds, request.model) as client:
         # Opens the connection, whose cost is not the model's: gevent starts its resolver for the first one.
-        client.is_server_live(headers=dict(server.headers) or None)
+        client.is_server_live(headers=server.headers_for("health") or None)
         return infer_with(client, server, config, request)
 
 
@@ -160,7 +160,7 @@ def infer_with(
         request.model,
         inputs,
         model_version=request.version,
-        headers=dict(server.headers) or None,
+        headers=server.headers_for("inference") or None,
         **infer_arguments(config, request),
     )
     latency_us = (time.perf_counter() - began) * 1e6

@@ -105,7 +105,7 @@ def perf_analyzer(server: Server, config: ModelConfig, requests: Sequence[Infere
         words.append("--streaming")
     if config.sequence_batching:
         words += ["--sequence-length", str(len(requests))]
-    command = shlex.join(words) + "".join(f" -H {_header(name)}" for name in server.headers)
+    command = shlex.join(words) + "".join(f" -H {_header(name)}" for name in server.headers_for("inference"))
     if len(data) > MAX_INLINE_BYTES:
         return Code(command, {"input.json": data.encode()})
     return Code(f"cat > input.json <<'END'\n{data}\nEND\n{command}")
@@ -139,7 +139,7 @@ def _curl(
     words += ["-H", f"Content-Type: {kind}"]
     words += ["-H", f"{BINARY_HEADER}: {length}"] if length is not None else []
     words += ["--output", "answer.bin"] if binary_answer(config) and not request.way.in_json else []
-    command = shlex.join(words) + "".join(f" -H {_header(name)}" for name in server.headers)
+    command = shlex.join(words) + "".join(f" -H {_header(name)}" for name in server.headers_for("inference"))
     url = shlex.quote(f"{server.http_url}{path}")
     if len(body) > MAX_INLINE_BYTES:
         return f"{command} --data-binary @{file} {url}", body

@@ -57,7 +57,7 @@ def _doc(model: str) -> str:
 def _imports(server: Server, arrays: list[str], library: str, *, streams: bool) -> list[str]:
     text = "\n".join(arrays)
     lines = ["import base64"] if "base64." in text else []
-    lines += ["import os"] if server.headers else []
+    lines += ["import os"] if server.headers_for("inference") else []
     lines += ["import queue"] if streams else []
     lines += ["from pathlib import Path"] if "Path(" in text else []
     lines += [""] if lines else []
@@ -124,7 +124,7 @@ _STREAM_END = [
 
 
 def _headers(server: Server) -> str:
-    pairs = [f"{name!r}: os.environ[{variable_of(name)!r}]" for name in server.headers]
+    pairs = [f"{name!r}: os.environ[{variable_of(name)!r}]" for name in server.headers_for("inference")]
     return f"{{{', '.join(pairs)}}}" if pairs else ""
 
 
@@ -163,13 +163,13 @@ def _literal(value: Any) -> str:
 
 
 def _generate_script(server: Server, config: ModelConfig, request: InferenceRequest) -> str:
-    headers = f", headers={_headers(server)}" if server.headers else ""
+    headers = f", headers={_headers(server)}" if server.headers_for("inference") else ""
     verify = f", verify={server.ca_file!r}" if server.ca_file else ""
     lines = [
         f'"""{_doc(request.model)} Needs requests."""',
         "",
         "import json",
-        *(["import os"] if server.headers else []),
+        *(["import os"] if server.headers_for("inference") else []),
         "",
         "import requests",
         "",

@@ -8,6 +8,7 @@ from control.actions import Record
 from control.facade import Control
 from control.journal import Journal, say_on_stdout
 from control.journal_file import JournalFile
+from control.ports import ServerFiles
 from experiments.fresh_reader import FreshReader
 from experiments.memory_reader import FreshMemoryReader
 from telemetry.identity import Server
@@ -19,8 +20,12 @@ def write_side(
     is_sandbox: Callable[[str], bool],
     choice: JournalChoice,
     acted: Callable[[Record], None],
+    files: ServerFiles | None = None,
 ) -> Control:
-    """The control of this process; `acted` hears when an action on a repository was sent or has ended."""
+    """The control of this process; `acted` hears when an action on a repository was sent or has ended.
+
+    `files` reads what the API does not tell, where it can.
+    """
 
     def told(record: Record) -> None:
         if record.sent and record.action.kind.changes_repository:
@@ -38,6 +43,7 @@ def write_side(
         is_sandbox,
         journal=journal,
         reason_required=choice.reason_required,
+        files=files,
         memory=FreshMemoryReader(servers),
     )
 
@@ -45,6 +51,6 @@ def write_side(
 def _secrets(servers: Sequence[Server]) -> Iterator[str]:
     """Values of the headers that servers are called with, and without a scheme such as Bearer."""
     for server in servers:
-        for value in server.headers.values():
+        for value in server.header_values:
             yield value
             yield value.rpartition(" ")[2]

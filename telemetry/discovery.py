@@ -33,6 +33,8 @@ DISCOVERY_KEYS: dict[str, str] = {
     "headers": "headers sent to every server found; `headers_from_env` and `headers_from_file` as above",
     "headers_from_env": "as for a server",
     "headers_from_file": "as for a server",
+    "api_headers_from_env": "as for a server",
+    "api_headers_from_file": "as for a server",
     "ca_file": "as for a server",
     "control": "true: the servers found may be written to; default: the general `control`",
 }
@@ -74,6 +76,9 @@ class Discovery:
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     ca_file: str | None = None
     control: bool = False
+    api_headers: Mapping[str, Mapping[str, str]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
 
     @property
     def pattern(self) -> Path:
@@ -128,6 +133,7 @@ def _discovery(entry: ServerEntry, control: bool) -> Discovery:
         MappingProxyType(entry.headers()),
         entry.ca_file(),
         entry.control(control),
+        MappingProxyType(entry.api_headers()),
     )
 
 
@@ -163,6 +169,7 @@ def found_server(address: str, labels: Mapping[str, str], discovery: Discovery) 
         workload=labels.get("workload") or discovery.workload,
         match=tuple(sorted((name, labels[name]) for name in _MATCHED if labels.get(name))),
         control=discovery.control,
+        api_headers=discovery.api_headers,
     )
 
 

@@ -34,6 +34,23 @@ class Server:
     """The random --id this run gave its own tritonserver; only a server that answers with it is ours."""
     grpc_url: str | None = None
     """Address of the gRPC API (`host:port`, with `grpcs://` for TLS) for test requests, None if not given."""
+    api_headers: Mapping[str, Mapping[str, str]] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False
+    )
+    """Further headers by group of Triton's API (`model-repository`): keys of `--http-restricted-api`."""
+
+    def headers_for(self, api: str) -> dict[str, str]:
+        """What is sent with a call of this group ("" = of none): a key goes only where it is wanted."""
+        return {**self.headers, **self.api_headers.get(api, {})}
+
+    @property
+    def header_values(self) -> tuple[str, ...]:
+        """Values of all headers: secrets, which nothing may show or record."""
+        return (
+            *self.headers.values(),
+            *(value for one in self.api_headers.values() for value in one.values()),
+        )
+
     load_run_limit_per_second: float | None = None
     """Load runs may send so many requests/s; None = no load runs (the sandbox needs no such switch)."""
 

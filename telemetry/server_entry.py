@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from telemetry.errors import SettingsError
 from telemetry.identity import Server
 from telemetry.located_yaml import Located
+from telemetry.restricted import APIS
 from telemetry.scrape import Notice
 from telemetry.transport import check_headers, normalise_address
 
@@ -27,6 +28,9 @@ SERVER_KEYS: dict[str, str] = {
     "headers": "headers sent with every request to this server, also for metrics",
     "headers_from_env": "header name: environment variable that holds its value (tokens)",
     "headers_from_file": "header name: file that holds its value (mounted secrets)",
+    "api_headers_from_env": "group of Triton's restricted APIs (`model-repository`, `inference`, ...): "
+    "header name: environment variable; sent with calls of that group only",
+    "api_headers_from_file": "the same from files",
     "ca_file": "PEM file with the certificate authority that signed the server's certificate",
     "workload": "name shared by servers that serve the same models; default: the server itself",
     "match": "Prometheus labels of this server's series, for example `namespace` and `pod`; with these alone "
@@ -75,6 +79,7 @@ class ServerEntry:
             http_url=http_url,
             metrics_url=metrics_url,
             headers=MappingProxyType(self.headers()),
+            api_headers=MappingProxyType(self.api_headers()),
             ca_file=self.ca_file(),
             workload=self.text("workload"),
             match=tuple(sorted((name, str(value.scalar)) for name, value in self.pairs("match"))),
@@ -168,15 +173,42 @@ class ServerEntry:
             ("headers_from_file", self._from_file),
         )
         for key, read in readers:
-            for name, located in self.pairs(key):
-                try:
-                    value = read("" if located.scalar is None else str(located.scalar))
-                    check_headers({name: value})
-                except SettingsError as error:
-                    text = f"{error.sentence}; header {name} is not sent"
-                    self.notices.append(Notice(self.source, located.line, text))
+            headers |= self._read_headers(self.pairs(key), read)
+        return headers
+
+    def api_headers(self) -> dict[str, dict[str, str]]:
+        """Headers by group of Triton's restricted APIs; what cannot be used becomes a notice."""
+        found: dict[str, dict[str, str]] = {}
+        readers = (
+            ("api_headers_from_env", self._from_environment),
+            ("api_headers_from_file", self._from_file),
+        )
+        for key, read in readers:
+            located = self.values.get(key)
+            for api, group in ((located.entries or {}) if located is not None else {}).items():
+                if api not in APIS:
+                    text = f"{key}: Triton has no API {api!r} (there are {', '.join(APIS)}): not used"
+                    self.notices.append(Notice(self.source, group.line, text))
                     continue
-                headers[name] = value
+                values = ServerEntry(
+                    self.source, self.line, {key: group}, self.environ, self.folder, self.notices
+                )
+                found.setdefault(api, {}).update(self._read_headers(values.pairs(key), read))
+        return found
+
+    def _read_headers(
+        self, pairs: Iterator[tuple[str, Located]], read: Callable[[str], str]
+    ) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        for name, located in pairs:
+            try:
+                value = read("" if located.scalar is None else str(located.scalar))
+                check_headers({name: value})
+            except SettingsError as error:
+                text = f"{error.sentence}; header {name} is not sent"
+                self.notices.append(Notice(self.source, located.line, text))
+                continue
+            headers[name] = value
         return headers
 
     def _from_environment(self, variable: str) -> str:

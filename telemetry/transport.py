@@ -28,6 +28,7 @@ from telemetry.errors import (
     WrongContent,
 )
 from telemetry.identity import Server
+from telemetry.restricted import api_of, restricted_sentence
 
 USER_AGENT = "tritonscope"
 JSON = "application/json"
@@ -138,7 +139,7 @@ class Transport:
             with self._session().post(
                 url,
                 data=body.encode(),
-                headers={"Content-Type": JSON},
+                headers={"Content-Type": JSON, **self._headers(url)},
                 timeout=limit,
                 stream=True,
                 allow_redirects=False,
@@ -159,12 +160,15 @@ class Transport:
             session.close()
             del self._local.session
 
+    def _headers(self, url: str) -> dict[str, str]:
+        return self._server.headers_for(api_of(urlsplit(url).path))
+
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
             session = requests.Session()
             session.trust_env = False
-            session.headers.update({"User-Agent": USER_AGENT, **self._server.headers})
+            session.headers.update({"User-Agent": USER_AGENT})
             session.verify = self._server.ca_file or True
             self._local.session = session
         return session
@@ -178,7 +182,7 @@ class Transport:
         content_type: str = JSON,
     ) -> Answer:
         limit = self._timeout_seconds if timeout_seconds is None else timeout_seconds
-        headers = {"Content-Type": content_type} if body else None
+        headers = self._headers(url) | ({"Content-Type": content_type} if body else {})
         data = None if body is None else body.encode()
         deadline = time.monotonic() + limit
         try:
@@ -232,7 +236,7 @@ def _checked(answer: Answer, url: str) -> Answer:
     where, detail = host_of(url), answer.text.strip()[:_DETAIL_LETTERS] or None
     if answer.status in (401, 403):
         raise Restricted(
-            f"{where} restricts this API (HTTP {answer.status}): add the header it expects to the settings",
+            restricted_sentence(where, api_of(urlsplit(url).path), answer.status, answer.text),
             detail=detail,
             status=answer.status,
         )
