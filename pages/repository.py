@@ -8,6 +8,7 @@ from ui.header import header
 from ui.html import link
 from ui.live import live
 from ui.panel import panel
+from ui.security_notes import security_notes
 from ui.view import View
 
 shell.guard()
@@ -31,6 +32,7 @@ def models() -> None:
     else:
         todo = (link("Show all models", "repository", view.filters.params()),)
         panel(empty_state(f"There is no model whose name contains {wanted!r}.", todo=todo), key="models")
+    panel(security_notes(view), key="security")
 
 
 def no_models(view: View):

@@ -1,0 +1,34 @@
+"""Notes on the security of the servers, folded: read once, acted upon, and not in the way."""
+
+from __future__ import annotations
+
+import runtime
+from telemetry.advisories import advisories
+from telemetry.scrape import Source
+from ui.format import counted
+from ui.html import Html, div, tag
+from ui.view import View
+
+
+def security_notes(view: View) -> Html | None:
+    """A fold with the notes on the servers looked at; None where there are none."""
+    process = runtime.current()
+    found = []
+    for one in view.coverage:
+        server = process.server(one.server)
+        if server is None:
+            continue
+        index = process.ring.latest(server.id, Source.INDEX)
+        mode = process.control.control_mode(server.id) if process.control is not None else None
+        found += advisories(
+            server, one.version, index_answers=index is not None and index.ok, control_mode=mode
+        )
+    if not found:
+        return None
+    rows = [tag("li", f"{note.sentence}.", div(note.detail, class_="ts-faint")) for note in found]
+    return tag(
+        "details",
+        tag("summary", f"{counted(len(found), 'note')} on security"),
+        tag("ul", rows),
+        class_="ts-fold",
+    )
