@@ -75,6 +75,8 @@ def _control(view: View) -> Html | None:
     control = runtime.current().control
     if control is None:
         return span("read-only", data_tip="Control is off. Switch it on per server in tritonscope.yml.")
+    if refusal := control.journal.refusal():
+        return span("read-only", class_="ts-warn", data_tip=refusal)
     modes = {mode for one in view.coverage if (mode := control.control_mode(one.server))}
     return span(f"{', '.join(sorted(modes))} control mode") if modes else None
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from control.facade import Control
 
 SHOWN_RECORDS = 12
+WITHOUT_FILTERS = 4
+"""So few actions are read faster than searched."""
 EVERYTHING = "all actions"
 _KINDS = {EVERYTHING: tuple(ActionKind), **{kind.value: (kind,) for kind in ActionKind}}
 _ENDS = {
@@ -47,9 +49,18 @@ _OUTCOMES = {
 def section() -> None:
     """The journal of the servers looked at: filters, the newest actions, and the way to take it along."""
     control = runtime.current().control
-    if control is None or not seen(control, View.take()):
+    count = len(seen(control, View.take())) if control is not None else 0
+    if not count:
         return
-    panel(div("What was done", span(_where(control), class_="ts-faint"), class_="ts-h"), key="journal_head")
+    panel(div("What was done", _where(control), class_="ts-h"), key="journal_head")
+    if count > WITHOUT_FILTERS:
+        _filters(control)
+    live(_listed, name="journal")
+    if count <= WITHOUT_FILTERS:
+        _downloads(control)
+
+
+def _filters(control: Control) -> None:
     find, kind, end, take = st.columns([4, 2, 2, 2], vertical_alignment="bottom")
     find.text_input(
         "Find in the journal", key="journal_find", live=True, placeholder="Find a model, a person, a reason",
@@ -59,7 +70,6 @@ def section() -> None:
     end.selectbox("Outcome", list(_ENDS), key="journal_end", label_visibility="collapsed")
     with take:
         _downloads(control)
-    live(_listed, name="journal")
 
 
 def _listed() -> None:
@@ -131,6 +141,9 @@ def _row(record: Record, view: View, now: float) -> Html:
             words,
             _state_now(record, view),
             div(join(_facts(record, details), between=" · "), class_="ts-evidence"),
+            div(join(map(_memory, record.memory), between=" · "), class_="ts-evidence")
+            if record.memory
+            else None,
             class_="ts-sentence",
         ),
         div(span(_when(record.started_at, now), data_tip=utc(record.started_at)), class_="ts-since"),
@@ -148,7 +161,6 @@ def _facts(record: Record, details: bool) -> list[Child]:
             facts.append(f"because: {action.why}")
     if record.outcome not in (None, Outcome.REFUSED, Outcome.UNKNOWN):
         facts.append(f"took {human_duration(record.seconds(0.0))}")
-    facts += [_memory(one) for one in record.memory]
     return facts
 
 
@@ -196,11 +208,13 @@ def _fold(record: Record) -> Html | None:
     )
 
 
-def _where(control: Control) -> str:
-    store = control.journal.store
-    kept = "the newest actions" if store is not None else "since the app was started"
-    damaged = len(control.journal.notices)
-    return f"{kept}; {counted(damaged, 'damaged line')} left out" if damaged else kept
+def _where(control: Control) -> Html:
+    store, damaged = control.journal.store, len(control.journal.notices)
+    words = "since the app was started" if store is None else "the newest actions"
+    if damaged:
+        words += f"; {counted(damaged, 'line')} of the journal could not be read"
+    notes = "\n".join(f"{one.source} line {one.line}: {one.text}" for one in control.journal.notices)
+    return span(words, class_="ts-faint", data_tip=notes or None)
 
 
 def _downloads(control: Control) -> None:
@@ -212,7 +226,7 @@ def _downloads(control: Control) -> None:
     def lines() -> list[dict]:
         return [line for line in control.journal.lines() if line.get("server") in servers]
 
-    with st.popover("Download", icon=":material/download:", width="stretch"):
+    with st.popover("Download", icon=":material/download:"):
         st.download_button(
             "JSON lines", lambda: as_json_lines(lines()), "tritonscope-journal.jsonl",
             "application/x-ndjson", on_click="ignore", width="stretch", key="journal_jsonl",
