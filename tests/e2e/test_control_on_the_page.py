@@ -61,10 +61,15 @@ def test_unload_and_load_change_table_header_mark_and_the_server_itself(app: Pag
     app.goto(f"{stack.app_url}/model?server=sandbox&model={MODEL}")
     chart = app.locator(".js-plotly-plot").first
     expect(chart).to_be_visible()
-    # Marks that stand close together share one label.
-    expect(chart).to_contain_text(re.compile("unload|2 events"))
+    until(lambda: {"load", "unload"} <= set(marked(chart)), "a mark for each")
     app.goto(stack.app_url)
     expect(app.get_by_text("Changed in the last hour").locator("..")).to_contain_text(f"{MODEL}")
+
+
+def marked(chart: Locator) -> list[str]:
+    """What the chart's marks tell; marks that stand close together share a label, and its tooltip has all."""
+    told = chart.evaluate("plot => (plot.layout.annotations ?? []).map(one => one.hovertext ?? '')")
+    return [word for text in told for word in re.findall(r"\b(?:un|re)?load\b", text)]
 
 
 def test_leaving_the_question_sends_nothing(app: Page, stack: Stack) -> None:
@@ -99,7 +104,7 @@ def cells(app: Page, label: str) -> list[str]:
 
 @pytest.mark.parametrize("model", [MODEL, "batch_cost_model"])
 def test_concurrent_requests_form_batches_and_finish_sooner(app: Page, stack: Stack, model: str) -> None:
-    app.goto(f"{stack.app_url}/test_request?server=sandbox&model={model}")
+    app.goto(f"{stack.app_url}/load_runs?server=sandbox&model={model}&run=serial")
     start = app.get_by_role("button", name="Run serial against concurrent")
     expect(start).to_be_enabled()
     start.click()
