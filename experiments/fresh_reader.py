@@ -6,13 +6,20 @@ import threading
 from collections.abc import Callable, Sequence
 
 from collectors.config import read_config
+from collectors.metrics_page import read_metrics
 from collectors.repository import read_index
 from collectors.statistics import read_statistics
+from experiments.server_side import GpuReading
 from telemetry.errors import SourceError
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
 from telemetry.identity import Server
 from telemetry.transport import Transport
 
+_GPU_FAMILIES = {
+    "nv_gpu_utilization": "utilization_ratio",
+    "nv_gpu_memory_used_bytes": "memory_used_bytes",
+    "nv_gpu_power_usage": "power_watts",
+}
 SHORT_TIMEOUT_SECONDS = 2.0
 """Loads hold workers of Triton's HTTP server: what is asked meanwhile must not wait long."""
 
@@ -42,6 +49,16 @@ class FreshReader:
     def config(self, server_id: str, model: str, version: str = "") -> ModelConfig:
         """The effective configuration of the version (the newest ready one for "")."""
         return read_config(*self._of(server_id), self._timeout_seconds, model, version)
+
+    def gpus(self, server_id: str) -> tuple[GpuReading, ...]:
+        """The GPUs on the server's metrics page, () where it reports none."""
+        server, transport = self._of(server_id)
+        samples = read_metrics(server, transport, self._timeout_seconds).samples
+        found: dict[str, dict[str, float]] = {}
+        for series, value in zip(samples.series, samples.values.tolist(), strict=True):
+            if series.name in _GPU_FAMILIES and (uuid := series.label("gpu_uuid") or series.label("uuid")):
+                found.setdefault(uuid, {})[_GPU_FAMILIES[series.name]] = value
+        return tuple(GpuReading(uuid, **figures) for uuid, figures in sorted(found.items()))
 
     def _of(self, server_id: str) -> tuple[Server, Transport]:
         server = next((server for server in self._servers() if server.id == server_id), None)

@@ -1,4 +1,4 @@
-"""Does the model answer, and how fast? One request, or the same request serially and concurrently."""
+"""Does the model answer, and how fast? One request, and where the time of it went."""
 
 from ui import shell, writes
 

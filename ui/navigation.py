@@ -48,6 +48,13 @@ PAGES = (
         ("model", "version"),
     ),
     PageRow(
+        "load_runs",
+        "Load runs",
+        ":material/speed:",
+        "What does the model carry? Which configuration serves most?",
+        ("model", "version", "run"),
+    ),
+    PageRow(
         "explore",
         "Explore",
         ":material/table_view:",

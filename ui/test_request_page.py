@@ -1,4 +1,4 @@
-"""The page Test request: one request, or the same request serially and concurrently."""
+"""The page Test request: one request and its answer; load runs are one click away."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import streamlit as st
 
 import runtime
 from control.actions import ActionKind
-from ui import experiment, test_answer, test_request, writes
+from ui import test_answer, test_request, writes
 from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
-from ui.html import div
+from ui.html import div, link, span
 from ui.live import live
 from ui.model_choice import choose_model, chosen_model
 from ui.panel import panel
@@ -68,7 +68,16 @@ def _request_page() -> None:
             test_request.send(prepared)
     with right:
         test_answer.answer(test_request.job_of("test_job", key), test_request.refused("test_job"))
-    experiment.section(key, prepared, _refusal_of(ActionKind.EXPERIMENT, key))
+    same = view.filters.params() | {"model": key.name, "version": key.version}
+    panel(
+        div(
+            "How much does it carry? ",
+            link("Load runs", "load_runs", same),
+            span(": serial against concurrent, a sweep over concurrency, configurations side by side."),
+            class_="ts-faint", style="margin-top:1rem",
+        ),
+        key="load_runs",
+    )  # fmt: skip
 
 
 def draw() -> None:

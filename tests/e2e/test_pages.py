@@ -17,6 +17,7 @@ PAGES = {
     "gpu": "simulated",
     "repository": "models are loaded",
     "test_request": "Ask",
+    "load_runs": "Measure",
     "explore": "families",
 }
 

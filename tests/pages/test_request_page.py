@@ -1,9 +1,8 @@
-"""The page Test request: the form, what it refuses before sending, the answer, and the experiment."""
+"""The page Test request: the form, what it refuses before sending, and the answer."""
 
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +12,8 @@ from streamlit.testing.v1.element_tree import Button
 
 from control.actions import ActionKind, Conclusion, Outcome
 from control.inference import Reply, Tensor
-from control.performer import Course
 from control.server_split import ModelSplit, ServerSplit
 from control.test_requests import TestAnswer
-from experiments.load import LoadProgress, figures
-from experiments.serial_vs_concurrent import Comparison, Phase, Progress
 from tests.pages.write_side import NotingControl, install, open_page, panel
 
 SPLIT = ModelSplit("fast_add", "1", 1, 0, 1, 1, 1310.0, 577.0, 32.0, 657.0, 43.8, {1: 1})
@@ -160,7 +156,6 @@ def test_read_only_switches_sending_off_with_the_reason() -> None:
     page = open_form()
     assert words(panel(page, "preview")).startswith("Read-only: control of lab is not switched on.")
     assert button(page, "Send request").disabled
-    assert button(page, "Run serial against concurrent").disabled
     assert control.performed == []
 
 
@@ -173,86 +168,16 @@ def test_a_model_that_is_not_loaded_says_where_to_load_it() -> None:
 def test_a_decoupled_model_is_refused_before_sending() -> None:
     control = install(decoupled=True)
     page = open_form()
-    assert words(panel(page, "preview")).startswith(
-        "This model streams (decoupled)"
-    )
+    assert words(panel(page, "preview")).startswith("This model streams (decoupled)")
     assert button(page, "Send request").disabled
     assert control.performed == []
 
 
-def phase(name: str, concurrency: int, wait_seconds: float, executions: dict[int, int]) -> Phase:
-    count = sum(size * many for size, many in executions.items())
-    spans = [[0.0, wait_seconds]] * count
-    result = {"spans": spans, "errors": {}, "seconds": count * wait_seconds / concurrency, "stopped": False}
-    split = ModelSplit(
-        "fast_add", "1", count, 0, sum(executions.values()), count, 1.0, 1.0, 1.0, 1.0, 1.0, executions
-    )
-    return Phase(name, count, figures(concurrency, result), (split,), "fast_add")
-
-
-def test_the_experiment_shows_both_halves_side_by_side_and_the_batch_sizes() -> None:
-    control = install()
-    serial, concurrent = phase("serial", 1, 0.010, {1: 160}), phase("concurrent", 16, 0.020, {16: 10})
-    found = Comparison("fast_add", serial, concurrent, ("A note to read.",))
-    control.answers = lambda course: Conclusion(Outcome.DONE, found.sentence, result=found)
-    page = open_form()
-    button(page, "Run serial against concurrent").click()
-    page.run()
-    assert not page.exception
-    assert [action.kind for action in control.performed] == [ActionKind.EXPERIMENT]
-    shown = words(panel(page, "experiment"))
-    assert shown.startswith(
-        "DONE fast_add: 16 at a time give 8 times the throughput of one (100 to 800 requests/s); "
-        "160 rows in 10 executions, 16 each"
-    )
-    for line in (
-        "serial concurrent, 16 at a time",
-        "requests answered 160 160",
-        "total time 1.6 s 200 ms",
-        "throughput 100 /s 800 /s",
-        "concurrency / response time 100 /s 800 /s",
-        "mean latency 10 ms 20 ms",
-        "executions 160 10",
-        "rows per execution 1 16",
-        "A note to read.",
-    ):
-        assert line in shown
-    (chart,) = [el for el in page.get("bidi_component") if el.proto.id.endswith("-experiment_sizes")]
-    assert b"Batch sizes that formed, fast_add" in chart.proto.bytes
-
-
-def test_an_experiment_under_way_shows_its_progress_and_can_be_stopped() -> None:
-    control = install()
-    go, inside = threading.Event(), threading.Event()
-
-    def slow(course: Course) -> Conclusion:
-        course.show(
-            Progress("concurrent", 160, LoadProgress(40, 0, 0.1), phase("serial", 1, 0.010, {1: 160}))
-        )
-        course.say("concurrent: 40 of 160 requests after 100 ms")
-        inside.set()
-        assert go.wait(20.0)
-        return Conclusion(Outcome.STOPPED, "fast_add: stopped before the concurrent half")
-
-    control.answers = slow
-    page = open_form()
-    button(page, "Run serial against concurrent").click()
-    page.run()
-    assert inside.wait(5.0)
-    page.run()
-    shown = words(panel(page, "experiment"))
-    assert shown.startswith("RUNNING Concurrent: 40 of 160 requests after 100 ms")
-    assert "throughput 100 /s" in shown
-    assert button(page, "Run serial against concurrent").disabled
-    button(page, "Stop").click()
-    page.run()
-    record = control.records()[0]
-    job = control.job(record.id)
-    assert job is not None and job.stopping
-    go.set()
-    job.wait(5.0)
-    page.run()
-    assert words(panel(page, "experiment")).startswith("STOPPED fast_add: stopped before the concurrent half")
+def test_load_runs_of_this_model_are_one_click_away() -> None:
+    install()
+    link = panel(open_form(), "load_runs")
+    assert 'href="load_runs?' in link
+    assert "model=fast_add" in link and "version=1" in link
 
 
 def test_two_visitors_see_their_own_answers() -> None:

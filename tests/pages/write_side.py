@@ -71,7 +71,10 @@ def install(
     *, control: bool = True, state: str = "default_2_under_load", decoupled: bool = False
 ) -> NotingControl:
     """Make this process' runtime one that has read the recorded answers `SPAN_SECONDS` apart, until now."""
-    server = Server("lab", "http://127.0.0.1:9", "http://127.0.0.1:9/metrics", control=control)
+    server = Server(
+        "lab", "http://127.0.0.1:9", "http://127.0.0.1:9/metrics", control=control,
+        load_run_limit_per_second=1000.0,
+    )  # fmt: skip
     process = runtime.Runtime(Settings(servers=(server,)))
     now = time.time()
     for at, name in ((now - SPAN_SECONDS, "default_1_idle"), (now, state)):
