@@ -8,34 +8,44 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from collectors.exporter_families import instance_of
 from collectors.plan import jobs_for
 from collectors.poller import Job, Poller
-from control.actions import Record
-from control.facade import Control
-from control.telling_journal import TellingJournal
-from experiments.fresh_reader import FreshReader
+from collectors.roster import Change, Roster
+from experiments.sandbox_files import SandboxFiles
+from history.config_book import ConfigBook
+from history.drift import Drifts
 from history.events import EventLog
 from history.followup import FollowUp
+from history.health import health_of
 from history.inventory import Inventory
+from history.memory_ledger import MemoryLedger
+from history.one_server import OneServer
 from history.protocol import Frame, Grid, History
 from history.remote import Remote
 from history.ring import Ring
 from settings import MIN_LIVE_INTERVALS, Settings, load_settings
+from signals.advice_book import AdviceBook
 from signals.definition import Level
 from signals.fleet import Fleet
 from signals.report import Report
 from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
-from telemetry.scrape import ANSWERED, Scrape, Source
+from telemetry.scrape import Notice, Scrape, Source
 from triage.budget import Budgets
 from triage.context import ServerCoverage
 from triage.figures import Effort, Figures, Narrowing
 from triage.finding import Judgement
+from triage.happenings import Happened, Probes
 from triage.rulebook import Rulebook, load_rulebook
 from triage.verdict import Clock, Verdict, local_clock
+
+if TYPE_CHECKING:
+    from control.actions import Record
+    from control.facade import Control
 
 
 class Runtime:
@@ -43,15 +53,21 @@ class Runtime:
 
     def __init__(self, settings: Settings, *, rulebook: Rulebook | None = None) -> None:
         self.settings = settings
+        self.roster = Roster(settings)
         self.ring = Ring(retention_seconds=settings.retention_seconds)
         self.remote: Remote | None = None
         if settings.prometheus is not None:
-            self.remote = Remote(settings.prometheus, settings.servers, self.ring, self)
+            alone = not (settings.servers or settings.discoveries)
+            self.remote = Remote(settings.prometheus, settings.servers, self.ring, self, follows_all=alone)
         self.events = EventLog()
         # The poller is looked up at every call: it is made below.
         self._followup = FollowUp(
             self.ring, self.events, lambda server, source: self.poller.poke(server, source), self._came_back
         )
+        self.memory = MemoryLedger(self.ring, self.events, self._records, self.interval_seconds)
+        self.advice = AdviceBook()
+        self.probes = Probes()
+        """Where whoever sends test requests with known answers reports how they went."""
         self._figures = Figures(
             self,
             self.ring,
@@ -59,14 +75,19 @@ class Runtime:
             rulebook if rulebook is not None else load_rulebook(),
             choices=settings.rules,
             objectives=settings.slo,
+            happened=Happened(self.ring, self.events, self._records, self.probes),
         )
-        self.control: Control | None = Control(
-            lambda: self.servers,
-            FreshReader(lambda: self.servers),
-            self._may_write_unasked,
-            journal=TellingJournal(self._acted),
+        self.files = SandboxFiles(settings.sandbox_state, self.is_sandbox)
+        self._configs = ConfigBook()
+        self._one_server = OneServer()
+        self.drifts = Drifts(
+            self._configs, self.events, self._records, self.files.config_text, lambda: self.ring.revision
         )
+        """Which models run with another configuration than their files give them, as far as can be seen."""
+        self.control: Control | None = None
+        """The write side; None, and not even imported, while no server may be written to."""
         self.poller = Poller((job for server in self.servers for job in self._jobs(server)), self)
+        self._want_control()
 
     # ---- life
 
@@ -80,19 +101,39 @@ class Runtime:
         if self.remote is not None:
             self.remote.start()
         self.poller.start()
+        if self.control is not None:
+            self.control.start()
+        self.roster.start(self._servers_changed)
 
     def stop(self) -> None:
         """End polling; what was read stays readable."""
+        self.roster.stop()
         if self.remote is not None:
             self.remote.stop()
         self.poller.stop()
+        if self.control is not None:
+            self.control.stop()
 
     # ---- what is looked at
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """The configured servers and those that Prometheus alone knows."""
-        return self.settings.servers + (self.remote.followed if self.remote is not None else ())
+        """The servers that are listed now, and those that Prometheus alone knows."""
+        return self.roster.servers + (self.remote.followed if self.remote is not None else ())
+
+    @property
+    def gone(self) -> Mapping[str, float]:
+        """Unix time at which servers went that were listed within the last hour, by id."""
+        return self.roster.gone
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What of the settings and of the lists of servers cannot be used now."""
+        return self.roster.notices
+
+    def server(self, server_id: str) -> Server | None:
+        """The server of that id among `servers`, None if there is none."""
+        return next((server for server in self.servers if server.id == server_id), None)
 
     @property
     def history(self) -> History:
@@ -117,8 +158,14 @@ class Runtime:
 
     def accept(self, scrape: Scrape) -> None:
         """Take one scrape into the history and the events: the poller's sink."""
+        if scrape.server in self.roster.gone:
+            # A reading that was under way when its server went.
+            return
         self.ring.accept(scrape)
         self._followup.accept(scrape)
+        self._configs.accept(scrape)
+        self._one_server.accept(scrape)
+        self.memory.accept(scrape)
 
     # ---- figures
 
@@ -143,7 +190,10 @@ class Runtime:
         return self._figures.budgets()
 
     def verdict(
-        self, judgement: Judgement, clock: Clock = local_clock, narrowed: Narrowing | None = None
+        self,
+        judgement: Judgement,
+        clock: Clock = local_clock,
+        narrowed: Narrowing | None = None,
     ) -> Verdict:
         """The one sentence for a judgement, or for what is left of it: then `narrowed` leaves as much."""
         return self._figures.verdict(judgement, clock, narrowed)
@@ -192,7 +242,7 @@ class Runtime:
 
     def is_sandbox(self, server_id: str) -> bool:
         """True if `GET /v2` last answered with the random id this run gave its own tritonserver."""
-        server = self.settings.server(server_id)
+        server = self.server(server_id)
         if server is None or server.expected_server_name is None:
             return False
         scrape = self.ring.last(server_id, Source.METADATA)
@@ -207,31 +257,57 @@ class Runtime:
     # ---- health
 
     def health(self) -> dict[str, Any]:
-        """`status` (ok, dead), `poller_age_seconds` since any loop came round, and by server the age of its
-        last successful reading in seconds, None if there was none.
-        """  # fmt: skip
-        jobs = self.poller.health()
-        alive = self.poller.running and all(job.alive for job in jobs.values())
-        ages: dict[str, float | None] = {server.id: None for server in self.servers}
-        for (server_id, source), job in jobs.items():
-            if source not in ANSWERED:
-                continue
-            known = [age for age in (ages.get(server_id), job.success_age_seconds) if age is not None]
-            ages[server_id] = round(min(known), 3) if known else None
-        if self.remote is not None:
-            ages |= self.remote.ages(time.time())
-            alive = alive and self.remote.alive
-        return {
-            "status": "ok" if alive else "dead",
-            "poller_age_seconds": round(min((job.age_seconds for job in jobs.values()), default=0.0), 3),
-            "servers": ages,
-        }
+        """What /healthz answers; see `history.health`."""
+        return health_of(self.poller, self.servers, self.remote)
 
     # ---- polling
 
     def _jobs(self, server: Server) -> list[Job]:
         ready = self._followup.ready_models
         return self._followup.watch(jobs_for(server, self.settings.refresh_seconds, lambda: ready(server.id)))
+
+    def _servers_changed(self, change: Change) -> None:
+        """Servers came or went: an event each, but for those that are listed when the process starts."""
+        if not change:
+            return
+        now = time.time()
+        self._want_control()
+        if self.remote is not None:
+            self.remote.configure(self.roster.servers)
+        self.poller.remove(*(one.server.id for one in (*change.went, *change.changed)))
+        for one in change.went:
+            self.ring.end(one.server.id, now)
+            self.events.left(one.server.id, now, one.origin)
+            self._followup.forget(one.server.id)
+        for server_id in change.forgotten:
+            self.ring.forget(server_id)
+        for one in (*change.came, *change.changed):
+            for job in self._jobs(one.server):
+                self.poller.add(job)
+        if not change.first:
+            for one in change.came:
+                self.events.joined(one.server.id, now, one.origin)
+
+    def _records(self) -> tuple[Record, ...]:
+        return self.control.records() if self.control is not None else ()
+
+    def _want_control(self) -> None:
+        """Bring in the write side with the first server that may be written to."""
+        wanted = any(server.control or server.expected_server_name is not None for server in self.servers)
+        if self.control is not None or not wanted:
+            return
+        from experiments.write_side import write_side
+
+        self.control = write_side(
+            lambda: self.servers,
+            self._may_write_unasked,
+            self.settings.journal,
+            self._acted,
+            self.files,
+            self._one_server.doubt,
+        )
+        if self.running:
+            self.control.start()
 
     def _came_back(self, server_id: str) -> None:
         if self.control is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from control.actions import Action, ActionKind, Record
 from control.journal import Journal
+from control.log_level import LogReturns, set_log_level, with_before
 from control.performer import Job, Performer, Work
 from control.policy import Decision, Policy
 from control.ports import MemoryReader, NoFiles, NoMemory, ServerFiles, ServerReader
@@ -14,6 +15,7 @@ from control.repair import Repairs
 from control.repository_actions import RepositoryActions
 from control.repository_watch import Patience
 from control.repository_watcher import Watcher
+from control.several import Several
 from telemetry.access import Identity
 from telemetry.errors import InvalidRequest, NotAllowed
 from telemetry.identity import Server
@@ -26,6 +28,7 @@ class Control:
     statistics and config freshly with a short time-out (`experiments.fresh_reader.FreshReader`).
     `is_sandbox(server_id)` is True only if `GET /v2` answered with the random id this run gave its server.
     `files` and `memory` read what the API does not tell, where it can be read (`control.ports`).
+    `doubt(server_id)` says why nobody knows which server an address leads to, "" where that is clear.
     `reason_required`: what changes a server other than the sandbox needs a reason (`Action.why`).
     """
 
@@ -40,6 +43,7 @@ class Control:
         reason_required: bool = False,
         files: ServerFiles | None = None,
         memory: MemoryReader | None = None,
+        doubt: Callable[[str], str] | None = None,
     ) -> None:
         self.reader = reader
         self.policy = Policy(servers, is_sandbox)
@@ -48,6 +52,9 @@ class Control:
         self.files = files or NoFiles()
         watcher = Watcher(reader, self.policy.note_control_mode, patience or Patience(), self.files)
         self._repository = RepositoryActions(watcher, is_sandbox, memory or NoMemory())
+        self.several = Several(lambda action, by: self.perform(action, by=by))
+        self.log_returns = LogReturns(self)
+        self._doubt = doubt or (lambda server_id: "")
         self._is_sandbox = is_sandbox
         self._reason_required = reason_required
         self.repairs = Repairs(self, reader)
@@ -55,18 +62,19 @@ class Control:
     def start(self) -> None:
         """Begin to wait for the journal, if another process holds it, and for what must be put back."""
         self.repairs.start()
+        self.log_returns.start()
 
     def stop(self) -> None:
         """Let another process act."""
         self.repairs.stop()
+        self.log_returns.stop()
         self.journal.close()
 
     def decide(self, server_id: str, kind: ActionKind, model: str = "", *, by: Identity) -> Decision:
         """May this person do this? The reason is what a switched-off button or a read-only banner shows."""
         decision = self.policy.decide(server_id, kind, model, by=by)
-        if decision.allowed and (reason := self.journal.refusal()):
-            return Decision(False, reason)
-        return decision
+        reason = self._refusal(server_id, kind)
+        return Decision(False, reason) if decision.allowed and reason else decision
 
     def needs_reason(self, server_id: str, kind: ActionKind | None = None) -> bool:
         """True if a person must say why (`journal: reason: required`); a test request needs none."""
@@ -81,13 +89,22 @@ class Control:
         """
         self.policy.check(action, by=by)
         self._check_reason(action)
-        if reason := self.journal.refusal():
+        if reason := self._refusal(action.server, action.kind):
             raise NotAllowed(reason)
         if action.kind.changes_repository:
             action, work = self._repository.prepared(action), self._repository.run
+        elif action.kind is ActionKind.LOG_LEVEL:
+            due = self.log_returns.due(action.server)
+            action, work = with_before(action, self.policy.check(action, by=by), due), set_log_level
         if work is None:
             raise InvalidRequest(f"Nothing to do was given for this {action.kind.value}.")
-        return self._performer.perform(replace(action, who=by.name), work, by=by)
+        return self._performer.perform(replace(action, who=by.name, how=by.how.value), work, by=by)
+
+    def _refusal(self, server_id: str, kind: ActionKind) -> str:
+        """Why nothing of this kind can be sent there now, whoever asks; "" if it can."""
+        # A request that changes nothing may go to any of several servers.
+        changes = kind.changes_repository or kind is ActionKind.LOG_LEVEL
+        return self.journal.refusal() or (self._doubt(server_id) if changes else "")
 
     def _check_reason(self, action: Action) -> None:
         if self.needs_reason(action.server, action.kind) and not action.why.strip():

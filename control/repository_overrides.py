@@ -31,7 +31,7 @@ def override(watcher: Watcher, course: Course, *, code_allowed: bool) -> Conclus
     running = _config(watcher, course)
     check_override(running, wanted, code_allowed=code_allowed)
     if not changes_between(running, wanted):
-        raise InvalidRequest(f"{model} already runs with this configuration. Nothing was sent.")
+        return Conclusion(Outcome.DONE, f"{model} already runs with this configuration. Nothing was sent.")
     began = time.monotonic()
     course.sent()
     call = load_call(server, model, watcher.patience.call_seconds, config=wanted)

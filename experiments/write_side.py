@@ -21,10 +21,11 @@ def write_side(
     choice: JournalChoice,
     acted: Callable[[Record], None],
     files: ServerFiles | None = None,
+    doubt: Callable[[str], str] | None = None,
 ) -> Control:
     """The control of this process; `acted` hears when an action on a repository was sent or has ended.
 
-    `files` reads what the API does not tell, where it can.
+    `files` reads what the API does not tell, where it can; `doubt` says why an address leads to two servers.
     """
 
     def told(record: Record) -> None:
@@ -44,6 +45,7 @@ def write_side(
         journal=journal,
         reason_required=choice.reason_required,
         files=files,
+        doubt=doubt,
         memory=FreshMemoryReader(servers),
     )
 

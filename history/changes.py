@@ -43,7 +43,7 @@ def compare_pages(before: Samples, now: Samples, *, was_down: bool, whole: bool)
     Failure counters outlive unload and reload (triton_facts 1.4), so only a new process makes them fall
     or, with the label `reason` (24.07 and later), vanish.
     """
-    fallen = list(_fallen(before, now))
+    fallen = list(fallen_series(before, now))
     fell = {_row(series) for series in fallen if series.name in _MODEL_COUNTERS}
     restarted = any(series.name in _SERVER_COUNTERS or series.name == _FAILURES for series in fallen)
     came = went = frozenset[Row]()
@@ -55,7 +55,8 @@ def compare_pages(before: Samples, now: Samples, *, was_down: bool, whole: bool)
     return PageChange(tuple(sorted(came)), tuple(sorted(went)), tuple(sorted(fell)), restarted)
 
 
-def _fallen(before: Samples, now: Samples) -> Iterator[Series]:
+def fallen_series(before: Samples, now: Samples) -> Iterator[Series]:
+    """Counters whose value is lower than before."""
     if before.series is now.series:
         for position in np.flatnonzero(now.values < before.values).tolist():
             if now.series[position].name in _GROWING:
