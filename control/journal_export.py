@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from control.journal_lines import BEGIN, END, Line
 
 COLUMNS = (
-    "began", "ended", "who", "what", "server", "model", "version", "why", "outcome", "result", "sent",
+    "began", "ended", "who", "how", "what", "server", "model", "version", "why", "outcome", "result", "sent",
     "duration_seconds", "parameters", "memory",
 )  # fmt: skip
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -141,6 +141,7 @@ def _what(action: Action) -> Line:
         parameters["unload_dependents"] = True
     return {
         "who": action.who,
+        "how": action.how,
         "what": str(action.kind),
         "why": action.why,
         "server": action.server,
@@ -159,6 +160,7 @@ def _action(line: Line) -> Action:
         str(line["model"]),
         str(line.get("version", "")),
         str(line["who"]),
+        str(line.get("how", "")),
         unload_dependents=dependents,
         why=str(line.get("why", "")),
         parameters=parameters,

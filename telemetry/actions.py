@@ -74,6 +74,7 @@ def new_token() -> str:
 class Action:
     """One wanted write. `version` "" means the whole model; load and unload always mean the whole model.
 
+    `who` and `how` (single sign-on, on this machine) are set by the guard from the identity that asks.
     `token` names the click, see `new_token`. `unload_dependents` also unloads the steps that an ensemble
     brought with it; Triton keeps those that were loaded by hand. `why` is the reason a person gave.
     `parameters` are what the journal tells of it beside these: never a secret, a parameter value of a model's
@@ -85,6 +86,7 @@ class Action:
     model: str
     version: str = ""
     who: str = "local"
+    how: str = ""
     token: str = field(default_factory=new_token)
     unload_dependents: bool = False
     why: str = ""

@@ -70,7 +70,8 @@ def journal_of(
             return default
         if written.entries is None and written.items is None and fits(written.scalar):
             return written.scalar
-        notices.append(Notice(source, written.line, f"journal: {key} must be {wanted}: {default} is used"))
+        used = str(default).lower() if default != "" else "the default"
+        notices.append(Notice(source, written.line, f"journal: {key} must be {wanted}: {used} is used"))
         return default
 
     def whole(least: int) -> Callable[[Plain], bool]:

@@ -57,7 +57,9 @@ def test_two_lines_say_who_did_what_why_and_how_it_ended(path: Path) -> None:
     times = iter((1000.0, 1012.5))
     said: list[str] = []
     journal = Journal(clock=lambda: next(times), store=JournalFile(path), echo=said.append)
-    what = action(who="alice", why="new weights", unload_dependents=True, parameters={"rows": 3})
+    what = action(
+        who="alice", how="single sign-on", why="new weights", unload_dependents=True, parameters={"rows": 3}
+    )
     memory = (MemoryChange("GPU 0", 1.0e9, None),)
     done(journal, what, Conclusion(Outcome.DONE, "alpha is loaded", memory=memory))
     begin, end = on_disk(path)
@@ -65,6 +67,7 @@ def test_two_lines_say_who_did_what_why_and_how_it_ended(path: Path) -> None:
         "format": 1,
         "id": 1,
         "who": "alice",
+        "how": "single sign-on",
         "what": "load",
         "why": "new weights",
         "server": "lab",
@@ -124,7 +127,7 @@ def test_a_restart_reads_everything_again(path: Path) -> None:
     assert (after.id, after.sentence, after.detail, after.outcome) == (1, "no", "raw text", Outcome.FAILED)
     assert after.memory == memory
     assert after.started_at == pytest.approx(was.started_at, abs=0.001)
-    for name in ("kind", "server", "model", "who", "why", "unload_dependents", "parameters"):
+    for name in ("kind", "server", "model", "who", "how", "why", "unload_dependents", "parameters"):
         assert getattr(after.action, name) == getattr(what, name)
 
 
