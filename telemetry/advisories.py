@@ -16,8 +16,8 @@ KNOWN_HOLES = (
     "CVE-2026-24207 (authentication bypass), need a newer release still: see NVIDIA's security bulletins."
 )
 KEY_ADVICE = (
-    "Loading a model is running its code. Start Triton with --http-restricted-api=model-repository:NAME=VALUE "
-    "(and --grpc-restricted-protocol for gRPC) and give the key to this app with api_headers_from_env."
+    "Loading a model is running its code. Start Triton with --http-restricted-api=model-repository:K=V "
+    "and --grpc-restricted-protocol, and give the key to this app with api_headers_from_env."
 )
 
 _VERSION = re.compile(r"^(\d+)\.(\d+)(?:\.(\d+))?")
