@@ -122,6 +122,11 @@ class Fetcher:
         with self._gathering():
             return compute()
 
+    def at_once(self, compute: Callable[[], Result]) -> Result:
+        """`compute()` with what is known now; what is missing is asked for in the background."""
+        with self._gathering():
+            return compute()
+
     @contextmanager
     def _gathering(self) -> Iterator[list[Future[None]]]:
         missing: list[Future[None]] = []

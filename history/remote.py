@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from history.combined import CombinedHistory
+from history.hasty import Hasty
 from history.promapi import PrometheusApi
 from history.promapi_feed import Feed
 from history.promapi_fetch import Fetcher
@@ -90,6 +91,8 @@ class Remote:
             ring, PromHistory(self._fetcher, self.targets, only=self._ids, api=self.api)
         )
         """The servers looked at: the ring, and what lies before it."""
+        self.hasty: History = Hasty(self.history, self._fetcher.at_once)
+        """The same for those who must not wait."""
 
     # ---- life
 

@@ -1,4 +1,4 @@
-"""How the objectives of models fared lately: for a column of the overview and lines on charts."""
+"""How the objectives of models fare, over all windows that can be judged: for a column of the overview."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ from collections.abc import Mapping
 
 from telemetry.identity import ModelKey
 from telemetry.objective import objective_for
-from triage.burn import Burn, Burns, Kind
+from triage.burn import PAIRS, Burn, Kind
+from triage.burn_facts import BurnFacts
 from triage.context import Context
 
-WINDOW_SECONDS = 3600.0
-"""Over which the burn rate is told; the history of a young process is shorter."""
+LONG_WINDOWS = tuple(pair.long_seconds for pair in PAIRS)
 
 Budgets = Mapping[ModelKey, tuple[Burn, ...]]
-"""Burn rates by model: of the errors, of the latency, as far as there are objectives and requests."""
+"""Burn rates by model, of the errors and of the latency, shorter windows first.
+
+As far as there are objectives and requests, and the history reaches; that of a young process holds less than
+an hour.
+"""
 
 
 def budgets(context: Context) -> Budgets:
-    """The burn rates of every model with an objective, over the last hour."""
+    """The burn rates of every model with an objective."""
     if not context.objectives:
         return {}
-    burns = Burns(context.history, context.signal_facts, context.report.at)
+    facts = BurnFacts(context)
     found: dict[ModelKey, tuple[Burn, ...]] = {}
     for key in context.model_keys:
-        objective = objective_for(context.objectives, key.name, context.workload(key.server))
-        if objective is not None:
-            both = (burns.of(objective, key, kind, WINDOW_SECONDS) for kind in Kind)
-            found[key] = tuple(one for one in both if one is not None)
+        if objective_for(context.objectives, key.name, context.workload(key.server)) is not None:
+            all_windows = (facts.of(kind, seconds, key) for seconds in LONG_WINDOWS for kind in Kind)
+            found[key] = tuple(one for one in all_windows if one is not None)
     return found

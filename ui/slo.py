@@ -8,20 +8,25 @@ from telemetry.identity import ModelKey
 from telemetry.objective import Objective, objective_for
 from telemetry.units import NOT_REPORTED, Unit, human, significant
 from triage.burn import Burn, Kind
+from triage.burn_facts import window_words
 from ui.html import Html, span
 
 _WORDS = {Kind.ERRORS: ("failed", "may fail"), Kind.LATENCY: ("slow", "may be")}
 
 
 def budget(burns: tuple[Burn, ...] | None) -> Html:
-    """The faster of its burn rates, `1.4 ×`: above 1 the budget will not last; the tooltip has both."""
+    """The faster of its burn rates of the last hour, `1.4 ×`: above 1 the budget will not last.
+
+    The tooltip has errors and latency, over all windows that can be judged.
+    """
     if burns is None:
         return span(
             NOT_REPORTED, class_="ts-none", data_tip="no objective: write one under slo: in tritonscope.yml"
         )
     if not burns:
         return span(NOT_REPORTED, class_="ts-none", data_tip="no request finished within the last hour")
-    worst = max(burns, key=lambda one: one.rate)
+    least = min(one.window_seconds for one in burns)
+    worst = max((one for one in burns if one.window_seconds == least), key=lambda one: one.rate)
     tip = "\n".join(map(_told, burns))
     return span(
         f"{significant(round(worst.rate, 2), 2)} ×", class_="ts-bad" if worst.rate > 1 else None, data_tip=tip
@@ -36,8 +41,8 @@ def _told(burn: Burn) -> str:
         f"the budget of {burn.days:g} days lasts {human(lasts, Unit.NONE)} days at this rate" if lasts else ""
     )
     return (
-        f"{burn.kind.value}: {share} {did} within the last hour, {allowed} {may} (from the {burn.source})"
-        + (f"; {end}" if end else "")
+        f"{burn.kind.value}: {share} {did} within the last {window_words(burn.window_seconds)}, "
+        f"{allowed} {may} (from the {burn.source})" + (f"; {end}" if end else "")
     )
 
 

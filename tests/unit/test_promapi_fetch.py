@@ -194,3 +194,21 @@ def test_the_revision_grows_with_answers_only(api: Api, fetcher: Fetcher) -> Non
     fetcher.range("q", Grid(0.0, 10.0, 1.0))
     fetcher.range("q", Grid(0.0, 10.0, 1.0))
     assert fetcher.revision == before + 1
+
+
+def test_who_must_not_wait_gets_what_is_known_and_the_rest_is_asked_for(api: Api, fetcher: Fetcher) -> None:
+    api.hold.clear()
+    assert fetcher.at_once(lambda: fetcher.range("up", Grid(900.0, 900.0, 60.0))) == {}
+    assert fetcher.status().pending == 1
+    api.hold.set()
+    settled(lambda: fetcher.status().pending == 0)
+    columns = fetcher.at_once(lambda: fetcher.range("up", Grid(900.0, 900.0, 60.0)))
+    assert columns[KEY].tolist() == [900.0]
+    # A minute later the figure of a minute ago stands until the next one is there.
+    api.hold.clear()
+    columns = fetcher.at_once(lambda: fetcher.range("up", Grid(960.0, 960.0, 60.0)))
+    assert columns[KEY].tolist() == [900.0]
+    api.hold.set()
+    settled(lambda: fetcher.status().pending == 0)
+    columns = fetcher.at_once(lambda: fetcher.range("up", Grid(960.0, 960.0, 60.0)))
+    assert columns[KEY].tolist() == [960.0]
