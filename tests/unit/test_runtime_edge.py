@@ -13,11 +13,16 @@ from starlette.requests import Request
 import runtime
 import server
 from collectors.exposition import SeriesCache, read_page
+from control.actions import Action, ActionKind, Conclusion, Outcome
+from control.restoration import Restoration
 from runtime import Runtime
 from settings import Settings
+from telemetry.access import LOCAL
 from telemetry.catalogue import Kind
 from telemetry.identity import Server
-from telemetry.scrape import Scrape, Source
+from telemetry.journal_choice import JournalChoice
+from telemetry.own_families import OWN_FAMILIES
+from telemetry.scrape import Scrape, Series, Source
 
 CASES = Path(__file__).parent.parent / "fixtures" / "cases"
 
@@ -63,6 +68,41 @@ def test_its_own_metrics_are_a_metrics_page(process: Runtime) -> None:
     assert page.families["tritonscope_poller_failures_total"].kind is Kind.COUNTER
     assert page.families["tritonscope_findings"].kind is Kind.GAUGE
     assert not [series for series in page.samples.series if series.name.startswith("nv_")]
+
+
+def test_actions_are_counted_and_a_journal_that_is_held_is_told(tmp_path: Path) -> None:
+    choice = JournalChoice(tmp_path / "journal.jsonl")
+    lab = Server("lab", "http://lab:8000", None, control=True)
+    process = Runtime(Settings(servers=(lab,), journal=choice))
+    second = Runtime(Settings(servers=(lab,), journal=choice))
+    assert process.control is not None
+    process.control.journal.intend(Restoration("lab", "alpha", None, "the run"))
+    job = process.control.perform(
+        Action(ActionKind.TEST_REQUEST, "lab", "alpha"), lambda course: Conclusion(Outcome.DONE, "answered"),
+        by=LOCAL,
+    )  # fmt: skip
+    job.wait(5.0)
+    values = {
+        (series.name, *(value for _, value in series.labels)): value for series, value in _samples(process)
+    }
+    assert values["tritonscope_actions_total", "test request", "done", "lab"] == 1
+    assert values["tritonscope_restorations_open", "lab"] == 1
+    assert values["tritonscope_journal_writable",] == 1
+    assert {series.name: value for series, value in _samples(second)}["tritonscope_journal_writable"] == 0
+    for one in (process, second):
+        one.stop()
+
+
+def test_every_family_is_in_the_documentation(process: Runtime) -> None:
+    documented = {family.exposed for family in OWN_FAMILIES}
+    lab = Runtime(Settings(servers=(Server("lab", "http://lab:8000", None, control=True),)))
+    reported = {series.name for one in (process, lab) for series, _ in _samples(one)}
+    assert {name for name in reported if name.startswith("tritonscope_")} <= documented
+
+
+def _samples(process: Runtime) -> list[tuple[Series, float]]:
+    page = read_page(server.own_metrics(process).decode())
+    return list(zip(page.samples.series, page.samples.values.tolist(), strict=True))
 
 
 def test_plotlys_script_is_the_one_of_the_package() -> None:
