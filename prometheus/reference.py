@@ -11,8 +11,9 @@ from prometheus.builder import FILE, SIGNALS_GROUP, groups
 from prometheus.facts import NOT_IN_PROMQL
 from prometheus.parameters import Parameters
 from prometheus.recordings import Recordings
-from prometheus.slo import LEFT, PAIRS, RATIO
+from prometheus.slo import LEFT, RATIO
 from telemetry.units import human_duration
+from triage.burn import PAIRS
 from triage.rulebook import Rule, Rulebook, load_rulebook
 
 _TEXT = Path(__file__).with_name("reference.md")

@@ -8,7 +8,6 @@ taken from the best source that is there, as in `triage.burn`; the label `source
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from prometheus.alerts import Alert
 from prometheus.annotations import plain_text, runbook
@@ -22,7 +21,7 @@ from signals.latency import QUANTILES
 from telemetry.objective import Objective
 from telemetry.rule_choice import pattern_expression
 from telemetry.units import Unit, human
-from triage.burn import HISTOGRAM, SUMMARY, Kind
+from triage.burn import DAY, HISTOGRAM, HOUR, PAIRS, SUMMARY, Kind, Pair
 from triage.durations import duration_text
 from triage.finding import Severity
 from triage.measures import MEASURES
@@ -35,30 +34,6 @@ LEFT = "workload:tritonscope_slo_budget_left_ratio"
 RULES = {Kind.ERRORS: "SloErrorsBurn", Kind.LATENCY: "SloLatencyBurn"}
 FLOOR_REQUESTS = 20.0
 """Fewer bad requests in an hour are no reason for an alert."""
-_HOUR, _DAY = 3600.0, 86400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two windows that must both be above the rate at which `share` of the budget goes in the long one."""
-
-    severity: Severity
-    share: float
-    long_seconds: float
-    short_seconds: float
-
-    def rate(self, days: float) -> float:
-        """How many times too fast that is, for a budget of so many days."""
-        return self.share * days * _DAY / self.long_seconds
-
-
-PAIRS = (
-    Pair(Severity.PAGE, 0.02, _HOUR, 300.0),
-    Pair(Severity.PAGE, 0.05, 6 * _HOUR, 1800.0),
-    Pair(Severity.TICKET, 0.1, _DAY, 2 * _HOUR),
-    Pair(Severity.TICKET, 0.1, 3 * _DAY, 6 * _HOUR),
-)
-"""2 % of a 30-day budget in an hour is 14.4 times too fast, 5 % in six hours 6 times, and so on."""
 
 
 def recordings(parameters: Parameters) -> list[Recording]:
@@ -197,7 +172,7 @@ def _ratio(seconds: float, parameters: Parameters) -> Recording:
 def _left(parameters: Parameters) -> Iterator[Recording]:
     """Of each budget what is left of its period; below zero when it is used up."""
     for place, objective in enumerate(parameters.objectives):
-        window = duration_text(objective.days * _DAY)
+        window = duration_text(objective.days * DAY)
         for kind in _kinds(objective):
             own = f'{{slo="{slo_name(objective, place)}", objective="{kind.value}"}}'
             bad, total = (_over_replicas(series + own, window, parameters) for series in (BAD, ALL))
@@ -212,8 +187,8 @@ def _burning(objective: Objective, place: int, kind: Kind, pair: Pair, parameter
     own = f'{{slo="{slo_name(objective, place)}", objective="{kind.value}"}}'
     limit = number(round(pair.rate(objective.days) * _budget(objective, kind), 9))
     long, short = duration_text(pair.long_seconds), duration_text(pair.short_seconds)
-    hour = duration_text(_HOUR)
-    least = number(FLOOR_REQUESTS / _HOUR)
+    hour = duration_text(HOUR)
+    least = number(FLOOR_REQUESTS / HOUR)
     return "\n  ".join(
         (
             f"{RATIO}:{long}{own} > {limit}",
