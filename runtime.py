@@ -21,34 +21,26 @@ from history.drift import Drifts
 from history.events import EventLog
 from history.followup import FollowUp
 from history.health import health_of
-from history.inventory import Inventory
 from history.memory_ledger import MemoryLedger
 from history.one_server import OneServer
-from history.protocol import Frame, Grid, History
 from history.remote import Remote
 from history.ring import Ring
 from settings import MIN_LIVE_INTERVALS, Settings, load_settings
 from signals.advice_book import AdviceBook
-from signals.definition import Level
-from signals.fleet import Fleet
-from signals.report import Report
 from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
 from telemetry.scrape import Notice, Scrape, Source
-from triage.budget import Budgets
-from triage.context import ServerCoverage
-from triage.figures import Effort, Figures, Narrowing
-from triage.finding import Judgement
+from triage.figures import Figures
 from triage.happenings import Happened, Probes
 from triage.rulebook import Rulebook, load_rulebook
-from triage.verdict import Clock, Verdict, local_clock
+from triage.with_figures import WithFigures
 
 if TYPE_CHECKING:
     from control.actions import Record
     from control.facade import Control
 
 
-class Runtime:
+class Runtime(WithFigures):
     """One process' state; `start()` begins polling. Every method may be called from any thread."""
 
     def __init__(self, settings: Settings, *, rulebook: Rulebook | None = None) -> None:
@@ -135,11 +127,6 @@ class Runtime:
         """The server of that id among `servers`, None if there is none."""
         return next((server for server in self.servers if server.id == server_id), None)
 
-    @property
-    def history(self) -> History:
-        """Numbers over time: of this process, and before it of Prometheus where there is one."""
-        return self._figures.history
-
     def interval_seconds(self, server: str | None = None) -> float:
         """Between two readings of a server; without one, of the one that is read least often."""
         remote = self.remote
@@ -166,70 +153,6 @@ class Runtime:
         self._configs.accept(scrape)
         self._one_server.accept(scrape)
         self.memory.accept(scrape)
-
-    # ---- figures
-
-    def now(self) -> float:
-        """Unix time of the figures: the newest attempt at a metrics page; wall clock before the first."""
-        return self._figures.now()
-
-    def report(self) -> Report:
-        """All signals at `now()` over the live window."""
-        return self._figures.report()
-
-    def inventory(self) -> Inventory:
-        """All models of all servers and what is known about them."""
-        return self._figures.inventory()
-
-    def judgement(self) -> Judgement:
-        """The findings of triage, most harmful first."""
-        return self._figures.judgement()
-
-    def budgets(self) -> Budgets:
-        """How the objectives of `slo:` fared within the last hour, by model."""
-        return self._figures.budgets()
-
-    def verdict(
-        self,
-        judgement: Judgement,
-        clock: Clock = local_clock,
-        narrowed: Narrowing | None = None,
-    ) -> Verdict:
-        """The one sentence for a judgement, or for what is left of it: then `narrowed` leaves as much."""
-        return self._figures.verdict(judgement, clock, narrowed)
-
-    def signal_range(
-        self,
-        name: str,
-        grid: Grid,
-        *,
-        level: Level | None = None,
-        server: str | None = None,
-        model: str | None = None,
-        version: str | None = None,
-        deadline: float | None = None,
-    ) -> Frame:
-        """One signal over the grid, in the unit of its name; see `signals.ranges.signal_range`.
-
-        Waits for Prometheus until `deadline` (`time.monotonic()`), None = not at all: until it has answered,
-        what it told before is used.
-        """
-        return self._figures.signal_range(
-            name, grid, level=level, server=server, model=model, version=version, deadline=deadline
-        )
-
-    def fleet(self, *, deadline: float | None = None) -> Fleet:
-        """Workloads with their replicas side by side; waits for Prometheus as `signal_range` does."""
-        return self._figures.fleet(deadline)
-
-    def coverage(self) -> tuple[ServerCoverage, ...]:
-        """How well each server can be seen now; ages count to the wall clock."""
-        return self._figures.coverage()
-
-    @property
-    def effort(self) -> Effort:
-        """What computing reports costs."""
-        return self._figures.effort
 
     # ---- who is who
 
