@@ -39,7 +39,7 @@ def alerts(rulebook: Rulebook, parameters: Parameters, recordings: Recordings) -
     found = [
         alert
         for rule in rulebook.rules
-        if rule.name not in BY_OBJECTIVE and _enabled(rule, parameters)
+        if rule.name not in BY_OBJECTIVE and not rule.alert.app_only and _enabled(rule, parameters)
         for alert in of_rule(rule, parameters, recordings)
     ]
     order = [severity.value for severity in SEVERITY_ORDER]
@@ -64,10 +64,11 @@ class _RuleCompiler:
         self._rule = rule
         self._parameters = parameters
         self._recordings = recordings
-        left_out = rule.alert.without
+        self._left_out = left_out = rule.alert.without
         self._when = [one for one in rule.when if one.text not in left_out] + list(rule.alert.when)
         self._unless = [one for one in rule.unless if one.text not in left_out] + list(rule.alert.unless)
-        unknown = set(left_out) - {one.text for one in (*rule.when, *rule.unless)}
+        stages = [one for stage in rule.stages for one in (*stage.when, *stage.unless)]
+        unknown = set(left_out) - {one.text for one in (*rule.when, *rule.unless, *stages)}
         if unknown:
             raise ValueError(f"{rule.path}: `without` names no condition of the rule: {', '.join(unknown)}")
 
@@ -104,7 +105,8 @@ class _RuleCompiler:
         first = self._first(compiler)
         others = [condition for condition in self._when if condition is not first]
         lines = [compiler.part(first, matchers=self._matchers()).text, *compiler.lasting(first)]
-        for condition in (*others, *stage.when):
+        own = [condition for condition in stage.when if condition.text not in self._left_out]
+        for condition in (*others, *own):
             lines += [compiler.part(condition).joined(), *compiler.lasting(condition)]
         lines += [
             compiler.part(condition).joined(negated=True) for condition in (*self._unless, *stage.unless)

@@ -20,6 +20,7 @@ class ReasonClass(StrEnum):
     STUB_DIED = "stub_died"
     WARMUP_FAILED = "warmup_failed"
     DUPLICATE_NAME = "duplicate_name"
+    SHAPES = "shapes"
     INITIALIZE_FAILED = "initialize_failed"
     OTHER = "other"
 
@@ -29,6 +30,12 @@ _PATTERNS: tuple[tuple[ReasonClass, re.Pattern[str]], ...] = (
     (ReasonClass.BACKEND_MISSING, re.compile(r"unable to find (?:backend|shared) library")),
     (ReasonClass.GPU_PLACEMENT, re.compile(r"no GPUs are available|invalid or unsupported gpu id")),
     (ReasonClass.DUPLICATE_NAME, re.compile(r"appears in two or more repositories")),
+    (
+        ReasonClass.SHAPES,
+        re.compile(
+            r"the model expects \d+ dimensions|but the model configuration specifies|unexpected shape"
+        ),
+    ),
     (ReasonClass.STUB_DIED, re.compile(r"Stub process '.*' is not healthy")),
     (
         ReasonClass.WARMUP_FAILED,

@@ -17,6 +17,7 @@ from telemetry.objective import Objective
 from telemetry.reasons import reason_class, reason_line
 from telemetry.rule_choice import RuleChoice
 from telemetry.scrape import Source
+from triage.happenings import Happenings
 
 Subject = ModelKey | str
 """Who a rule speaks about: a model, or a server by its id."""
@@ -54,7 +55,8 @@ class Context:
     `now` unix seconds of the judgement (ages count to it), `report.at` the time of the figures.
     `interval_seconds` between two readings. `history_from` unix seconds of the oldest reading, None if
     there is none. `choices` is what the settings say about rules, by name, `objectives`
-    the service level objectives they name.
+    the service level objectives they name, `happenings` what happened besides numbers.
+    `distant` reaches further back than `history` and answers at once; None where there is nothing but it.
     """
 
     report: Report
@@ -66,6 +68,8 @@ class Context:
     history_from: float | None
     choices: Mapping[str, RuleChoice] = field(default_factory=dict)
     objectives: tuple[Objective, ...] = ()
+    happenings: Happenings = field(default_factory=Happenings)
+    distant: History | None = None
 
     @cached_property
     def facts_of(self) -> Mapping[ModelKey, ModelFacts]:

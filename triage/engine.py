@@ -18,6 +18,7 @@ from triage.finding import ONE_READING, Change, Evidence, Finding, Judgement, Un
 from triage.lookback import Hold, Lookback
 from triage.numbers import Numbers, server_of
 from triage.ranking import folded, ranked
+from triage.repository_facts import refused_models
 from triage.rule import Rule, Rulebook, Saying, Stage
 from triage.vocabulary import Level
 
@@ -67,7 +68,8 @@ class _Judge:
         if rule.level is Level.SERVER:
             return [one.server for one in self._context.coverage]
         choice = self._context.choices.get(rule.name)
-        keys = [key for key in self._context.model_keys if key.server not in self._hidden]
+        known = (*self._context.model_keys, *refused_models(self._context))
+        keys = [key for key in known if key.server not in self._hidden]
         if choice is None or not choice.except_models:
             return keys
         return [key for key in keys if not choice.leaves_out(key.name)]

@@ -9,10 +9,10 @@ import numpy as np
 from history.protocol import Frame, Grid, GroupKey, Matchers
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey
-from telemetry.objective import objective_for
 from telemetry.scrape import Source
 from telemetry.units import seconds_from_us
-from triage.burn import Burn, Burns, Kind
+from triage import burn_facts, repository_facts, sibling_facts
+from triage.burn_facts import BurnFacts
 from triage.context import Context, Fact, failure_reason, reason_kind, reason_text, short_error
 
 _MODEL_BY = ("server", "model", "version")
@@ -21,8 +21,6 @@ _HTTP_SOURCES = (Source.STATISTICS, Source.INDEX, Source.METADATA)
 _MEMORY_SECONDS = 3600.0
 """How far back "before" reaches."""
 _STEP_SECONDS = 30.0
-SHORT_SECONDS, LONG_SECONDS = 300.0, 3600.0
-"""Windows of burn rates."""
 
 
 class Facts:
@@ -32,8 +30,13 @@ class Facts:
         self._context = context
         self._counters: dict[str, Mapping[tuple[str, ...], float]] = {}
         self._requests: dict[tuple[str, str], float] | None = None
-        self._burns: Burns | None = None
+        self.burns = BurnFacts(context)
         self._were_ready: set[GroupKey] | None = None
+
+    @property
+    def context(self) -> Context:
+        """What is judged."""
+        return self._context
 
     def of_model(self, name: str, key: ModelKey) -> Fact:
         """One model's fact; KeyError for an unknown name."""
@@ -50,10 +53,14 @@ class Facts:
     def model_since(self, name: str, key: ModelKey) -> float | None:
         """Unix seconds since when a fact about the model's state holds; None = not known, or always."""
         facts = self._context.facts_of.get(key)
-        return facts.since if facts is not None and name in _STATE_FACTS else None
+        if facts is not None and name in _STATE_FACTS:
+            return facts.since
+        return repository_facts.model_since(self._context, name, key)
 
     def server_since(self, name: str, server: str) -> float | None:
         """Unix seconds since when the server has been silent; None for other facts or if it never spoke."""
+        if name in repository_facts.OF_SERVERS:
+            return repository_facts.server_since(self._context, name, server)
         one = self._context.coverage_of.get(server)
         age = None
         if one is not None and name in ("answering", "silent_seconds"):
@@ -144,40 +151,6 @@ class Facts:
         column = frame.column((key.server, key.name))
         known = [] if column is None else [value for value in column.tolist() if value == value]
         return known[-1] if known else None
-
-    def burn(self, kind: Kind, window_seconds: float, key: ModelKey) -> Burn | None:
-        """How the model's objective fares; None without one."""
-        context = self._context
-        objective = objective_for(context.objectives, key.name, context.workload(key.server))
-        if objective is None:
-            return None
-        if self._burns is None:
-            self._burns = Burns(context.history, context.signal_facts, context.report.at)
-        return self._burns.of(objective, key, kind, window_seconds)
-
-    def _burn_rate(self, kind: Kind, window_seconds: float, key: ModelKey) -> Fact:
-        found = self.burn(kind, window_seconds, key)
-        return None if found is None else found.rate
-
-    def _errors_burn_5m(self, key: ModelKey) -> Fact:
-        return self._burn_rate(Kind.ERRORS, SHORT_SECONDS, key)
-
-    def _errors_burn_1h(self, key: ModelKey) -> Fact:
-        return self._burn_rate(Kind.ERRORS, LONG_SECONDS, key)
-
-    def _latency_burn_5m(self, key: ModelKey) -> Fact:
-        return self._burn_rate(Kind.LATENCY, SHORT_SECONDS, key)
-
-    def _latency_burn_1h(self, key: ModelKey) -> Fact:
-        return self._burn_rate(Kind.LATENCY, LONG_SECONDS, key)
-
-    def _latency_source(self, key: ModelKey) -> Fact:
-        found = self.burn(Kind.LATENCY, LONG_SECONDS, key)
-        return None if found is None else found.source
-
-    def _config_changed(self, key: ModelKey) -> Fact:
-        """Earlier configurations are not kept in this process."""
-        return None
 
     def _requests_per_delay(self, key: ModelKey) -> Fact:
         config, row = self.config(key), self._context.model_signals.get(key)
@@ -270,6 +243,18 @@ class Facts:
         return [other for other in self._context.coverage_of if self._context.workload(other) == workload]
 
 
+def _of_model(function: Callable[[Context, ModelKey], Fact]) -> Callable[[Facts, ModelKey], Fact]:
+    return lambda facts, key: function(facts.context, key)
+
+
+def _of_burns(function: Callable[[BurnFacts, ModelKey], Fact]) -> Callable[[Facts, ModelKey], Fact]:
+    return lambda facts, key: function(facts.burns, key)
+
+
+def _of_server(function: Callable[[Context, str], Fact]) -> Callable[[Facts, str], Fact]:
+    return lambda facts, server: function(facts.context, server)
+
+
 _STATE_FACTS = frozenset({"state", "load_failed", "reason_class", "reason"})
 MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "state": Facts._state,
@@ -282,12 +267,6 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "requests_before": Facts._requests_before,
     "loading_seconds": Facts._loading_seconds,
     "load_seconds": Facts._load_seconds,
-    "config_changed": Facts._config_changed,
-    "errors_burn_5m": Facts._errors_burn_5m,
-    "errors_burn_1h": Facts._errors_burn_1h,
-    "latency_burn_5m": Facts._latency_burn_5m,
-    "latency_burn_1h": Facts._latency_burn_1h,
-    "latency_source": Facts._latency_source,
     "requests_per_delay": Facts._requests_per_delay,
     "failing_reason": Facts._failing_reason,
     "max_batch_size": Facts._max_batch_size,
@@ -297,6 +276,9 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "ensemble": Facts._ensemble,
     "successes_since_load": Facts._successes_since_load,
     "request_us_mean_since_load": Facts._request_us_mean_since_load,
+    **{name: _of_model(one) for name, one in repository_facts.OF_MODELS.items()},
+    **{name: _of_model(one) for name, one in sibling_facts.OF_MODELS.items()},
+    **{name: _of_burns(one) for name, one in burn_facts.OF_MODELS.items()},
 }
 SERVER_FACTS: dict[str, Callable[[Facts, str], Fact]] = {
     "answering": Facts._answering,
@@ -306,6 +288,7 @@ SERVER_FACTS: dict[str, Callable[[Facts, str], Fact]] = {
     "figures_age_seconds": Facts._figures_age_seconds,
     "interval_seconds": Facts._interval_seconds,
     "error": Facts._error,
+    **{name: _of_server(one) for name, one in repository_facts.OF_SERVERS.items()},
 }
 WORKLOAD_FACTS: dict[str, Callable[[Facts, str], Fact]] = {
     "replicas": Facts._replicas,

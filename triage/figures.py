@@ -32,6 +32,7 @@ from triage.context import Context, ServerCoverage
 from triage.coverage import seen_through, server_coverage
 from triage.engine import judge
 from triage.finding import Judgement
+from triage.happenings import Happened, Happenings
 from triage.rulebook import Rulebook
 from triage.verdict import Clock, Verdict, verdict
 
@@ -55,6 +56,11 @@ class Watch(Protocol):
     @property
     def servers(self) -> tuple[Server, ...]:
         """The servers whose figures are wanted."""
+        ...
+
+    @property
+    def gone(self) -> Mapping[str, float]:
+        """Unix time at which servers went that were looked at within the last hour, by id."""
         ...
 
     @property
@@ -84,9 +90,11 @@ class Figures:
         *,
         choices: Mapping[str, RuleChoice],
         objectives: tuple[Objective, ...],
+        happened: Happened | None = None,
     ) -> None:
         self._watch, self._ring, self._remote = watch, ring, remote
         self._rulebook, self._choices, self._objectives = rulebook, choices, objectives
+        self._happened = happened
         self._lock = threading.Lock()
         self._moment: Moment | None = None
         self._effort = Effort(0, None)
@@ -111,7 +119,9 @@ class Figures:
 
     def inventory(self) -> Inventory:
         """All models of all servers and what is known about them."""
-        return self._current().once("inventory", lambda: Inventory.of(self._ring, self._ids()))
+        return self._current().once(
+            "inventory", lambda: Inventory.of(self._ring, self._ids(), self._watch.gone)
+        )
 
     def judgement(self) -> Judgement:
         """The findings of triage, most harmful first."""
@@ -216,7 +226,17 @@ class Figures:
             history_from=span[0] if span is not None else None,
             choices=self._choices,
             objectives=self._objectives,
+            happenings=self._happenings(),
+            distant=self._distant(),
         )
+
+    def _happenings(self) -> Happenings:
+        return self._happened.now(self.inventory(), time.time()) if self._happened else Happenings()
+
+    def _distant(self) -> History | None:
+        """Prometheus beside the ring, while it answers."""
+        remote = self._remote
+        return remote.hasty if remote is not None and not remote.status().error else None
 
     def _current(self) -> Moment:
         revision = self._ring.revision

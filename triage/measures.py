@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from history.protocol import Reduce
 from signals.definition import Definition, Level
 from signals.definitions import definition
 from signals.evaluation import SERVER, Expression
-from signals.expression import Difference, Gauge, Increase, OrElse, Rate, Ratio, Sum
-from signals.parts import FAILURE, MODEL_EXECUTIONS, executions, halved, own_work, successes
+from signals.expression import (
+    Difference,
+    Gauge,
+    Increase,
+    OrElse,
+    OverModels,
+    Rate,
+    Ratio,
+    Scale,
+    Sum,
+)
+from signals.parts import (
+    EXECUTIONS,
+    FAILURE,
+    MODEL_EXECUTIONS,
+    executions,
+    halved,
+    own_work,
+    queued_by_triton,
+    successes,
+)
 from telemetry.units import Unit
-from triage.nodes import Growth, OfItsGpus, OverGpus, Resets
+from triage.nodes import Growth, Largest, OfItsGpus, OverGpus, Resets
 
 _CANCELED = (("reason", "CANCELED"),)
 
@@ -21,6 +41,11 @@ def _errors(read: type[Increase] | type[Rate]) -> Expression:
 
 def _of_gpu(name: str) -> Expression:
     return definition(name, Level.GPU).expression
+
+
+def _under_way(part: str) -> Expression:
+    """Little's law: time that requests spend, per second of wall clock."""
+    return Scale(Rate(f"nv_inference_{part}_duration_us"), 1e-6)
 
 
 _ERRORS = _errors(Increase)
@@ -81,6 +106,62 @@ MEASURES: tuple[Definition, ...] = (
         "Growth of the memory in use on the model's GPUs",
         "memory in use now - one window ago",
         Growth(OfItsGpus(_of_gpu("memory_used_bytes"))),
+    ),
+    Definition(
+        "gpu_memory_used_ratio",
+        Level.MODEL,
+        Unit.RATIO,
+        "GPU memory in use of total, on the model's GPUs",
+        "the largest of the GPUs it has instances on",
+        OfItsGpus(_of_gpu("memory_used_ratio")),
+    ),
+    Definition(
+        "requests_under_way",
+        Level.MODEL,
+        Unit.REQUESTS,
+        "Requests under way on average",
+        "request time / window",
+        queued_by_triton(_under_way("request")),
+    ),
+    Definition(
+        "requests_queued",
+        Level.MODEL,
+        Unit.REQUESTS,
+        "Requests in the queue on average",
+        "queue time / window",
+        own_work(_under_way("queue")),
+    ),
+    Definition(
+        "executions_in_statistics",
+        Level.MODEL,
+        Unit.EXECUTIONS,
+        "Executions by the statistics",
+        "increase of the statistics' execution count",
+        Increase(MODEL_EXECUTIONS),
+    ),
+    Definition(
+        "executions_on_page",
+        Level.MODEL,
+        Unit.EXECUTIONS,
+        "Executions by the metrics page",
+        "increase of nv_inference_exec_count",
+        Increase(EXECUTIONS),
+    ),
+    Definition(
+        "counter_falls",
+        Level.SERVER,
+        Unit.COUNT,
+        "Times the counters of a model fell",
+        "resets of nv_inference_exec_count, the largest of its models",
+        OverModels(Resets(EXECUTIONS), Reduce.MAX),
+    ),
+    Definition(
+        "gpu_memory_most_bytes",
+        Level.SERVER,
+        Unit.BYTES,
+        "The most memory of GPUs the server reported within the window",
+        "largest sum over its GPUs",
+        Largest(Gauge("nv_gpu_memory_total_bytes", SERVER)),
     ),
     Definition(
         "gpu_memory_total_bytes",

@@ -9,6 +9,7 @@ import numpy as np
 from history.protocol import By, Frame, Grid, GroupKey, Matchers
 from signals import frames
 from signals.evaluation import GPU, MODEL, Dialect, Evaluation, Expression
+from signals.expression import Gauge
 from telemetry.scrape import FloatArray
 from triage.durations import duration_text, parse_duration
 
@@ -83,6 +84,45 @@ def _falls(values: FloatArray) -> FloatArray:
     with np.errstate(invalid="ignore"):
         fell[1:] = filled[1:] < filled[:-1]
     return fell
+
+
+@dataclass(frozen=True, slots=True)
+class Largest(Expression):
+    """The largest value of a gauge within the window."""
+
+    of: Gauge
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """Over the readings of the window, at most so many; a gap is passed over."""
+        window, grid = evaluation.window_seconds, evaluation.grid
+        if window is None:
+            return evaluation.of(self.of)
+        fine = Grid(grid.start - window, grid.end, max(1.0, window / _POINTS_PER_WINDOW))
+        frame = Evaluation(evaluation.history, evaluation.facts, window, fine, where=evaluation.where).of(
+            self.of
+        )
+        if not frame.keys:
+            return frames.empty(evaluation.times)
+        ends = np.searchsorted(frame.times, evaluation.times + 1e-6, side="right")
+        starts = np.searchsorted(frame.times, evaluation.times - window - 1e-6, side="left")
+        rows = [
+            np.fmax.reduce(frame.values[start:end]) if end > start else np.full(len(frame.keys), np.nan)
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        return Frame(evaluation.times, frame.keys, np.array(rows))
+
+    def promql(self, dialect: Dialect) -> str:
+        """`sum without (...) (max_over_time(family[window]))`."""
+        inner = _OverWindow(dialect.server, dialect.model, dialect.version, dialect.window, dialect.matchers)
+        return self.of.promql(inner)
+
+
+@dataclass(frozen=True, slots=True)
+class _OverWindow(Dialect):
+    """A dialect in which a gauge is its largest value within the window."""
+
+    def gauge(self, family: str, where: Matchers = ()) -> str:
+        return f"max_over_time({self.over_window(family, where)})"
 
 
 @dataclass(frozen=True, slots=True)

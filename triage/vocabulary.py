@@ -51,6 +51,9 @@ def _fact(name: str, level: Level, unit: Unit, text: str, words: tuple[str, ...]
     return Quantity(name, level, unit, text, Origin.FACT, words)
 
 
+_BURNS = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")
+"""Windows of burn rates."""
+
 FACTS: tuple[Quantity, ...] = (
     _fact(
         "state", _M, Unit.NONE, "state in the repository index", tuple(state.value for state in ModelState)
@@ -90,18 +93,67 @@ FACTS: tuple[Quantity, ...] = (
         Unit.NONE,
         "requests that arrive while the batcher holds one back for others",
     ),
+    _fact("config_changed", _M, Unit.NONE, "1 if its instances or its largest batch changed lately"),
     _fact(
-        "config_changed", _M, Unit.NONE, "1 if instances or largest batch changed; known to Prometheus only"
+        "config_drifted",
+        _M,
+        Unit.NONE,
+        "1 if its configuration became another one within the hour, or a load call brought it",
     ),
+    _fact("load_without_effect", _M, Unit.NONE, "1 if its newest load through this app changed nothing"),
+    _fact("config_change", _M, Unit.NONE, "what changed in its configuration, for sentences"),
+    _fact("override_in_force", _M, Unit.NONE, "1 if it runs with a configuration that a load call brought"),
+    _fact("load_refused", _M, Unit.NONE, "1 if its newest load through this app was refused"),
+    _fact("load_refusal", _M, Unit.NONE, "why, for sentences"),
+    _fact(
+        "load_refusal_class",
+        _M,
+        Unit.NONE,
+        "kind of the refusal",
+        ("not_explicit", "no_version", "unreadable", "other"),
+    ),
+    _fact("max_queue_size", _M, Unit.REQUESTS, "requests its queue takes; only where there is a limit"),
+    _fact("queue_timeout_us", _M, Unit.US, "default_timeout_microseconds of its queue policy"),
+    _fact("name_in_url", _M, Unit.NONE, "0 if its name has characters that an address cannot have"),
+    _fact("stubs_alive", _M, Unit.COUNT, "living processes of its instances, Python models only"),
+    _fact("probe_failed", _M, Unit.NONE, "1 if its newest test request with a known answer failed"),
+    _fact(
+        "probe_cause",
+        _M,
+        Unit.NONE,
+        "how it failed",
+        ("error", "wrong_answer", "timeout", "refused"),
+    ),
+    _fact("probe_sentence", _M, Unit.NONE, "how it failed, for sentences"),
+    _fact("siblings_request_us_mean", _M, Unit.US, "median of the mean request times of its other replicas"),
+    _fact("siblings_failed_ratio", _M, Unit.RATIO, "median of the failed shares of its other replicas"),
+    _fact(
+        "replicas_settled",
+        _M,
+        Unit.COUNT,
+        "replicas READY for half a minute or more, with this one",
+    ),
+    _fact("replica_share", _M, Unit.RATIO, "share of the model's requests that this replica answers"),
+    _fact("replica_config_differs", _M, Unit.NONE, "1 if another replica has another configuration"),
+    _fact("replica_config_difference", _M, Unit.NONE, "what differs, for sentences"),
+    _fact("slowest_step", _M, Unit.NONE, "the step that takes most of the ensemble's time, for sentences"),
+    _fact("slowest_step_us", _M, Unit.US, "mean time of that step in one request"),
+    _fact("slowest_step_ratio", _M, Unit.RATIO, "its share of the ensemble's request time"),
+    _fact("missing_steps", _M, Unit.COUNT, "steps of the ensemble that are not READY"),
+    _fact("missing_step", _M, Unit.NONE, "their names, for sentences"),
+    _fact("went_with_step", _M, Unit.NONE, "1 if it stopped within seconds of one of its steps"),
     *(
-        _fact(
-            f"{kind}_burn_{window}",
-            _M,
-            Unit.NONE,
-            f"how many times too fast the {kind} budget is used, {window}",
-        )
+        _fact(f"{kind}_burn_{name}", _M, Unit.NONE, text.format(kind), words)
         for kind in ("errors", "latency")
-        for window in ("5m", "1h")
+        for name, text, words in (
+            *((window, f"how many times too fast the {{}} budget goes, {window}", ()) for window in _BURNS),
+            ("severity", "how urgent it is that the {} budget is used up", ("page", "ticket", "no")),
+            ("long", "the same over the longer window of the pair that speaks", ()),
+            ("short", "the same over its shorter window", ()),
+            ("long_window", "the longer window of the pair that speaks, for sentences", ()),
+            ("short_window", "its shorter window, for sentences", ()),
+            ("unreached", "which windows of the {} budget cannot be judged and why, for sentences", ()),
+        )
     ),
     _fact(
         "latency_source",
@@ -128,6 +180,8 @@ FACTS: tuple[Quantity, ...] = (
     ),
     _fact("figures_age_seconds", _S, Unit.SECONDS, "time since any source of the server last answered"),
     _fact("interval_seconds", _S, Unit.SECONDS, "time between two readings"),
+    _fact("restarted_seconds", _S, Unit.SECONDS, "time since its last restart that was seen"),
+    _fact("restarts_in_1h", _S, Unit.COUNT, "restarts within the last hour"),
     _fact("replicas_answering", _W, Unit.COUNT, "servers of the same workload that answer"),
     _fact("replicas", _W, Unit.COUNT, "servers of the same workload"),
     _fact("error", _S, Unit.NONE, "why the last reading failed, for sentences"),

@@ -127,8 +127,8 @@ def _answers(scenario: Scenario, server: str, tick: int) -> Answers:
     if index is None:
         ready = sorted(set(_seen(scenario.series[server], tick)))
     configs: dict[str, ModelConfig] = {}
-    for name, raw in scenario.configs.items():
-        config = parse_config({"name": name, **raw})
+    for name in scenario.configs:
+        config = parse_config({"name": name, **scenario.config_at(server, name, tick)})
         if config is not None and name in {one for one, _ in ready}:
             configs[name] = config
     return Answers(Server("s", None, None), index=index, configs=configs, ready=tuple(ready))
@@ -329,6 +329,8 @@ def samples(findings: Sequence[str]) -> tuple[tuple[str, float], ...]:
     counts: dict[str, float] = {}
     for finding in findings:
         rule, severity, subject = finding.split(" ", 2)
+        if load_rulebook().rule(rule).alert.app_only:
+            continue
         labels = f'{{alertname="{rule}", {_subject(rule, subject)}severity="{severity}"}}'
         counts[labels] = counts.get(labels, 0.0) + 1.0
     return tuple(counts.items())

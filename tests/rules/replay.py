@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from collectors.config import parse_config
 from collectors.repository import index_samples
+from control.actions import Action, ActionKind, Outcome, Record
+from history.events import EventLog
 from history.inventory import Inventory
 from history.ring import Ring
 from signals.evaluate import evaluate
 from telemetry.errors import Unreachable
 from telemetry.identity import Server
+from telemetry.memory import ServerProcesses, StubProcess
 from telemetry.scrape import Samples, Scrape, Source
 from tests.rules.series import HTTP, START, UP, Scenario
 from triage.context import Context
 from triage.coverage import server_coverage
+from triage.durations import parse_duration
 from triage.engine import judge
 from triage.finding import Finding, Judgement
+from triage.happenings import Happened, ProbeResult, Probes
 from triage.rulebook import Rulebook, load_rulebook
 from triage.verdict import Verdict, verdict
 
@@ -33,12 +38,17 @@ class Replay:
     scenario: Scenario
     rulebook: Rulebook = field(default_factory=load_rulebook)
     ring: Ring = field(default_factory=Ring)
+    events: EventLog = field(default_factory=EventLog)
+    probes: Probes = field(default_factory=Probes)
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.servers = self.all_servers = [
             Server(name, None, None, workload=self.scenario.workload) for name in self.scenario.series
         ]
+        # A scenario of a day is remembered whole.
+        self.ring = Ring(retention_seconds=max(3600.0, self.scenario.ticks * self.scenario.interval_seconds))
+        self.happened = Happened(self.ring, self.events, self._records, self.probes)
 
     def run(self) -> Iterator[float]:
         """Plays every tick; yields its time in seconds from 0."""
@@ -47,6 +57,8 @@ class Replay:
             self.servers = [server for server in self.all_servers if self.scenario.listed(server.id, tick)]
             for server in self.servers:
                 self._read(server.id, tick)
+                self._see_processes(server.id, tick)
+            self._probe()
             yield self.seconds
 
     def context(self) -> Context:
@@ -64,6 +76,7 @@ class Replay:
             history_from=span[0] if span else None,
             choices=self.scenario.choices,
             objectives=self.scenario.objectives,
+            happenings=self.happened.now(inventory, now),
         )
 
     def judge(self) -> tuple[Judgement, Verdict]:
@@ -79,13 +92,13 @@ class Replay:
             error = Unreachable(f"{server}:8000 is not reachable: connection refused")
             asked = (Source.METRICS, Source.INDEX) if server in self.scenario.indexes else (Source.METRICS,)
             for source in asked:
-                self.ring.accept(Scrape(server, source, at, 0.001, error=error))
+                self._accept(Scrape(server, source, at, 0.001, error=error))
             return
         http = HTTP not in rows or (tick < len(rows[HTTP]) and bool(rows[HTTP][tick]))
         if not http:
             error = Unreachable(f"{server}:8000 is not reachable: connection refused")
             for source in (Source.STATISTICS, Source.INDEX):
-                self.ring.accept(Scrape(server, source, at, 0.001, error=error))
+                self._accept(Scrape(server, source, at, 0.001, error=error))
         values = {
             series: column[tick]
             for series, column in rows.items()
@@ -99,20 +112,59 @@ class Replay:
             }
             samples = Samples(tuple(chosen), np.array(list(chosen.values()), dtype=np.float64))
             if source is Source.METRICS or (chosen and http):
-                self.ring.accept(Scrape(server, source, at, 0.001, samples))
+                self._accept(Scrape(server, source, at, 0.001, samples))
         if http:
             self._read_repository(server, tick, at)
+
+    def _accept(self, scrape: Scrape) -> None:
+        self.ring.accept(scrape)
+        self.events.accept(scrape)
+        self.happened.accept(scrape)
+
+    def _records(self) -> list[Record]:
+        done = []
+        for number, row in enumerate(self.scenario.records):
+            at = parse_duration(row["at"])
+            if at <= self.seconds:
+                action = Action(ActionKind(row["kind"]), row.get("server", "saved"), row["model"])
+                record = Record(number, action, START + at, "", sent=True)
+                record = replace(record, ended_at=START + at, outcome=Outcome(row["outcome"]))
+                done.append(replace(record, sentence=row.get("sentence", "")))
+        return done
+
+    def _probe(self) -> None:
+        for row in self.scenario.probes:
+            at = parse_duration(row["at"])
+            if at <= self.seconds:
+                cause = row.get("cause", "")
+                self.probes.report(
+                    ProbeResult("saved", row["model"], START + at, not cause, cause, row.get("sentence", ""))
+                )
+
+    def _see_processes(self, server: str, tick: int) -> None:
+        if not self.scenario.stubs:
+            return
+        stubs = []
+        for name, counts in self.scenario.stubs.items():
+            model, version = name.split("/")
+            alive = counts[tick] if tick < len(counts) else 0
+            stubs += [StubProcess(100 + one, model, version, f"{model}_{one}", None) for one in range(alive)]
+        at = START + tick * self.scenario.interval_seconds
+        self._accept(
+            Scrape(server, Source.PROCESSES, at, 0.001, payload=ServerProcesses(99, stubs=tuple(stubs)))
+        )
 
     def _read_repository(self, server: str, tick: int, at: float) -> None:
         entries = self.scenario.index_at(server, tick)
         if entries is not None:
             scrape = Scrape(server, Source.INDEX, at, 0.001, index_samples(entries), entries)
-            self.ring.accept(scrape)
-        if self.scenario.configs and tick == 0:
+            self._accept(scrape)
+        if self.scenario.configs and (tick == 0 or tick in self.scenario.config_ticks):
             configs = {
-                name: parse_config({"name": name, **raw}) for name, raw in self.scenario.configs.items()
+                name: parse_config({"name": name, **self.scenario.config_at(server, name, tick)})
+                for name in self.scenario.configs
             }
-            self.ring.accept(Scrape(server, Source.CONFIG, at, 0.001, payload=configs))
+            self._accept(Scrape(server, Source.CONFIG, at, 0.001, payload=configs))
 
 
 def described(finding: Finding) -> str:

@@ -96,8 +96,29 @@ class Scenario:
     expect: tuple[Expectation, ...]
     quiet: bool
     app_only: str
+    records: tuple[Mapping[str, Any], ...] = ()
+    """What was done through the app: `at`, `kind`, `model`, `outcome`, `sentence`."""
+    probes: tuple[Mapping[str, Any], ...] = ()
+    """Test requests: `at`, `model`, `cause` ("" if it went well), `sentence`."""
+    stubs: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Living processes by `model/version`, by tick."""
     choices: Mapping[str, RuleChoice] = field(default_factory=dict)
     objectives: tuple[Objective, ...] = ()
+
+    @property
+    def config_ticks(self) -> set[int]:
+        """Readings at which a configuration is another one than before."""
+        return {change["tick"] for raw in self.configs.values() for change in raw.get("later", ())}
+
+    def config_at(self, server: str, name: str, tick: int) -> dict[str, Any]:
+        """A model's configuration then and there: `later` lists changes, `servers` what differs on one."""
+        raw = dict(self.configs[name])
+        later, on = raw.pop("later", ()), raw.pop("servers", {})
+        raw |= on.get(server, {})
+        for change in later:
+            if change["tick"] <= tick:
+                raw |= {key: value for key, value in change.items() if key != "tick"}
+        return raw
 
     @property
     def has_exporter(self) -> bool:
@@ -160,6 +181,12 @@ def _scenario(row: Mapping[str, Any], interval_seconds: float) -> Scenario:
         expect=tuple(_expectation(one) for one in row.get("expect", ())),
         quiet=bool(row.get("quiet", False)),
         app_only=row.get("app_only", ""),
+        records=tuple(row.get("records", ())),
+        probes=tuple(row.get("probes", ())),
+        stubs={
+            name: [count for count, times in rows for _ in range(times)]
+            for name, rows in row.get("stubs", {}).items()
+        },
     )
 
 

@@ -1,0 +1,265 @@
+"""Facts that rest on what happened: refused loads, overrides, restarts, processes, test requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from history.events import EventKind
+from telemetry.actions import ActionKind, Outcome, Record
+from telemetry.facts import ModelState
+from telemetry.identity import ModelKey
+from triage.context import Context, Fact
+
+LOADS = (ActionKind.LOAD, ActionKind.RELOAD, ActionKind.OVERRIDE, ActionKind.REVERT)
+REFUSALS: tuple[tuple[str, str], ...] = (
+    ("not_explicit", "does not accept load/unload"),
+    ("no_version", "no version folder"),
+    ("unreadable", "could not read this model"),
+)
+"""Class of a refused load, and the words of the write side that tell it."""
+NO_EFFECT = "nothing had changed on disk"
+"""Words of the write side for a load that the server answered well without doing anything."""
+SETTLED_SECONDS = 10.0
+"""A model that has been READY for less may still start its processes."""
+_STUBBED = "python"
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    at: float
+    sentence: str
+
+
+def refused_models(context: Context) -> tuple[ModelKey, ...]:
+    """Models whose load was refused and that no source names: they have no version folder, for example."""
+    named = {(key.server, key.name) for key in (*context.model_signals, *context.facts_of)}
+    servers = set(context.coverage_of)
+    wanted = dict.fromkeys((record.action.server, record.action.model) for record in _loads(context))
+    return tuple(
+        ModelKey(server, model, "")
+        for server, model in wanted
+        if (server, model) not in named and server in servers and _refusal(context, server, model)
+    )
+
+
+def _loads(context: Context) -> Iterable[Record]:
+    return (record for record in context.happenings.records if record.action.kind in LOADS)
+
+
+def _newest_load(context: Context, server: str, model: str) -> Record | None:
+    ended = [
+        record
+        for record in _loads(context)
+        if (record.action.server, record.action.model) == (server, model)
+        and record.ended_at is not None
+        and record.outcome is not Outcome.REFUSED
+    ]
+    return max(ended, key=lambda record: record.ended_at or 0.0, default=None)
+
+
+def _refusal(context: Context, server: str, model: str) -> _Refusal | None:
+    """The newest load of the model, if it was sent and failed."""
+    newest = _newest_load(context, server, model)
+    if newest is None or newest.outcome is not Outcome.FAILED or newest.ended_at is None:
+        return None
+    return _Refusal(newest.ended_at, newest.sentence)
+
+
+def _refused(context: Context, key: ModelKey) -> _Refusal | None:
+    """A refused load that the index says nothing of: what it gives a reason for has a rule of its own."""
+    facts = context.facts_of.get(key)
+    if facts is not None and facts.reason not in ("", "unloaded"):
+        return None
+    return _refusal(context, key.server, key.name)
+
+
+def _load_refused(context: Context, key: ModelKey) -> Fact:
+    return float(_refused(context, key) is not None)
+
+
+def _load_refusal(context: Context, key: ModelKey) -> Fact:
+    found = _refused(context, key)
+    return found.sentence.removesuffix(".") if found else None
+
+
+def _load_refusal_class(context: Context, key: ModelKey) -> Fact:
+    found = _refused(context, key)
+    if found is None:
+        return None
+    return next((word for word, mark in REFUSALS if mark in found.sentence), "other")
+
+
+def unloaded_by_us(context: Context, key: ModelKey) -> bool:
+    """True if the newest thing that was done to this very model through us is an unload."""
+    mine = [
+        record
+        for record in context.happenings.records
+        if (record.action.server, record.action.model) == (key.server, key.name)
+        and record.action.kind.changes_repository
+        and record.outcome is not Outcome.REFUSED
+    ]
+    newest = max(mine, key=lambda record: record.started_at, default=None)
+    return newest is not None and newest.action.kind is ActionKind.UNLOAD
+
+
+# ---- configurations
+
+
+def _override(context: Context, key: ModelKey) -> Record | None:
+    """The load with another configuration that is still in force, if it went through us."""
+    mine = [
+        record
+        for record in context.happenings.records
+        if (record.action.server, record.action.model) == (key.server, key.name)
+        and record.outcome is Outcome.DONE
+        and record.action.kind in (ActionKind.OVERRIDE, ActionKind.REVERT, ActionKind.UNLOAD)
+    ]
+    newest = max(mine, key=lambda record: record.ended_at or 0.0, default=None)
+    if newest is None or newest.action.kind is not ActionKind.OVERRIDE:
+        return None
+    restarted = _restarts(context, key.server)
+    return None if restarted and restarted[-1] > (newest.ended_at or 0.0) else newest
+
+
+def _override_in_force(context: Context, key: ModelKey) -> Fact:
+    return float(_override(context, key) is not None)
+
+
+def _config_changed(context: Context, key: ModelKey) -> Fact:
+    """Only known of what was read: an earlier process' configurations are not kept."""
+    change = context.happenings.config_changes.get((key.server, key.name))
+    return float(change is not None and change.sizes)
+
+
+def _config_drifted(context: Context, key: ModelKey) -> Fact:
+    changed = (key.server, key.name) in context.happenings.config_changes
+    return float(changed or _override(context, key) is not None)
+
+
+def _load_without_effect(context: Context, key: ModelKey) -> Fact:
+    """1 if the newest load through us was answered well and changed nothing."""
+    newest = _newest_load(context, key.server, key.name)
+    return float(newest is not None and newest.outcome is Outcome.DONE and NO_EFFECT in newest.sentence)
+
+
+def _config_change(context: Context, key: ModelKey) -> Fact:
+    change = context.happenings.config_changes.get((key.server, key.name))
+    return change.text if change else None
+
+
+def _queue_limit(context: Context, key: ModelKey) -> Fact:
+    facts = context.facts_of.get(key)
+    config = facts.config if facts else None
+    return float(config.max_queue_size) if config and config.max_queue_size else None
+
+
+def _queue_timeout_us(context: Context, key: ModelKey) -> Fact:
+    facts = context.facts_of.get(key)
+    config = facts.config if facts else None
+    return float(config.queue_timeout_us) if config and config.queue_timeout_us else None
+
+
+def _name_in_url(context: Context, key: ModelKey) -> Fact:
+    """Triton takes a name in an address as it stands there: what clients must encode it does not know."""
+    return float(quote(key.name, safe="") == key.name)
+
+
+# ---- processes and test requests
+
+
+def _stubs_alive(context: Context, key: ModelKey) -> Fact:
+    """Living processes of the model's instances; None where the server's processes cannot be seen."""
+    seen = context.happenings.processes.get(key.server)
+    facts = context.facts_of.get(key)
+    if seen is None or seen.pid is None or facts is None or facts.config is None:
+        return None
+    settled = facts.since is None or context.now - facts.since >= SETTLED_SECONDS
+    if facts.config.backend != _STUBBED or facts.state is not ModelState.READY or not settled:
+        return None
+    return float(sum((stub.model, stub.version) == (key.name, key.version) for stub in seen.stubs))
+
+
+def _probe_failed(context: Context, key: ModelKey) -> Fact:
+    result = context.happenings.probes.get((key.server, key.name))
+    return None if result is None else float(not result.ok)
+
+
+def _probe_cause(context: Context, key: ModelKey) -> Fact:
+    result = context.happenings.probes.get((key.server, key.name))
+    return result.cause or None if result else None
+
+
+def _probe_sentence(context: Context, key: ModelKey) -> Fact:
+    result = context.happenings.probes.get((key.server, key.name))
+    return result.sentence.removesuffix(".") or None if result else None
+
+
+# ---- servers
+
+
+def _restarts(context: Context, server: str) -> list[float]:
+    return [
+        event.at
+        for event in context.happenings.events
+        if event.server == server and event.kind is EventKind.RESTART
+    ]
+
+
+def _restarted_seconds(context: Context, server: str) -> Fact:
+    found = _restarts(context, server)
+    return max(0.0, context.now - found[-1]) if found else None
+
+
+def _restarts_in_1h(context: Context, server: str) -> Fact:
+    return float(len(_restarts(context, server)))
+
+
+OF_MODELS: Mapping[str, Callable[[Context, ModelKey], Fact]] = {
+    "load_refused": _load_refused,
+    "load_refusal": _load_refusal,
+    "load_refusal_class": _load_refusal_class,
+    "override_in_force": _override_in_force,
+    "config_changed": _config_changed,
+    "config_drifted": _config_drifted,
+    "load_without_effect": _load_without_effect,
+    "config_change": _config_change,
+    "max_queue_size": _queue_limit,
+    "queue_timeout_us": _queue_timeout_us,
+    "name_in_url": _name_in_url,
+    "stubs_alive": _stubs_alive,
+    "probe_failed": _probe_failed,
+    "probe_cause": _probe_cause,
+    "probe_sentence": _probe_sentence,
+}
+OF_SERVERS: Mapping[str, Callable[[Context, str], Fact]] = {
+    "restarted_seconds": _restarted_seconds,
+    "restarts_in_1h": _restarts_in_1h,
+}
+
+
+def model_since(context: Context, name: str, key: ModelKey) -> float | None:
+    """Unix seconds since when a fact of this module holds; None = not known."""
+    if name in ("load_refused", "load_refusal_class"):
+        found = _refused(context, key)
+        return found.at if found else None
+    if name == "load_without_effect":
+        newest = _newest_load(context, key.server, key.name)
+        return newest.ended_at if newest else None
+    record = _override(context, key)
+    if name in ("override_in_force", "config_drifted") and record is not None:
+        return record.ended_at
+    if name in ("config_changed", "config_drifted"):
+        change = context.happenings.config_changes.get((key.server, key.name))
+        return change.at if change else None
+    if name in ("probe_failed", "probe_cause"):
+        result = context.happenings.probes.get((key.server, key.name))
+        return result.at if result else None
+    return None
+
+
+def server_since(context: Context, name: str, server: str) -> float | None:
+    """Unix seconds since when; None = not known."""
+    found = _restarts(context, server) if name in OF_SERVERS else []
+    return found[-1] if found else None
