@@ -30,6 +30,7 @@ from signals.advice_book import AdviceBook
 from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
 from telemetry.scrape import Notice, Scrape, Source
+from triage.choices import unknown_choices
 from triage.figures import Figures
 from triage.happenings import Happened, Probes
 from triage.rulebook import Rulebook, load_rulebook
@@ -45,6 +46,8 @@ class Runtime(WithFigures):
 
     def __init__(self, settings: Settings, *, rulebook: Rulebook | None = None) -> None:
         self.settings = settings
+        rulebook = rulebook if rulebook is not None else load_rulebook()
+        self._no_rules = unknown_choices(settings.rules, (rule.name for rule in rulebook.rules))
         self.roster = Roster(settings)
         self.ring = Ring(retention_seconds=settings.retention_seconds)
         self.remote: Remote | None = None
@@ -64,7 +67,7 @@ class Runtime(WithFigures):
             self,
             self.ring,
             self.remote,
-            rulebook if rulebook is not None else load_rulebook(),
+            rulebook,
             choices=settings.rules,
             objectives=settings.slo,
             happened=Happened(self.ring, self.events, self._records, self.probes),
@@ -121,7 +124,7 @@ class Runtime(WithFigures):
     @property
     def notices(self) -> tuple[Notice, ...]:
         """What of the settings and of the lists of servers cannot be used now."""
-        return self.roster.notices
+        return (*self.roster.notices, *self._no_rules)
 
     def server(self, server_id: str) -> Server | None:
         """The server of that id among `servers`, None if there is none."""

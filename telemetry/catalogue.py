@@ -181,8 +181,8 @@ _ROWS: tuple[Metric, ...] = (
         "model_load_failed",
         Unit.NONE,
         (*_MODEL, "reason_class"),
-        "1 for a model that could not be loaded, or not be updated while what was loaded before still serves, "
-        "with the kind of the failure",
+        "1 for a model that could not be loaded, or not be updated while what was loaded before still "
+        "serves, with the kind of the failure",
         Source.INDEX,
     ),
     _fact("model_instances", Unit.COUNT, _MODEL, "Instances of a ready model; none for an ensemble"),

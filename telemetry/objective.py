@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from telemetry.located_yaml import Located
 from telemetry.rule_choice import RuleChoice
@@ -139,7 +139,9 @@ def rule_choices_of(source: str, located: Located | None) -> tuple[Mapping[str, 
     notices: list[Notice] = []
     for name, entry in located.entries.items():
         try:
-            found[name] = _choice(name, entry)
+            found[name] = replace(
+                _choice(name, entry), source=source, line=located.key_lines.get(name, entry.line)
+            )
         except ValueError as error:
             notices.append(Notice(source, entry.line, f"rules: {name}: {error}: not used"))
     return found, notices
