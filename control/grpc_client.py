@@ -20,6 +20,7 @@ from control.request_errors import infer_failure
 from telemetry.errors import ActionFailed, NoAnswer, Restricted, SettingsError, TritonscopeError, Unreachable
 from telemetry.facts import ModelConfig
 from telemetry.identity import Server
+from telemetry.restricted import restricted_sentence
 from telemetry.transport import check_headers
 
 NOT_INSTALLED = "gRPC needs the package tritonclient[grpc], which is not installed here"
@@ -149,9 +150,7 @@ def grpc_error(
             detail=text,
         )
     if code in ("PERMISSION_DENIED", "UNAUTHENTICATED") or "This protocol is restricted" in text:
-        return Restricted(
-            f"{where} restricts inference: add the header it expects to the settings", detail=text, status=403
-        )
+        return Restricted(restricted_sentence(where, "inference", 403, text), detail=text, status=403)
     if code == "UNAVAILABLE" and ("failed to connect" in text or "Socket closed" in text):
         return Unreachable(
             f"{where} is not reachable over gRPC: is it the gRPC port, usually 8001?", detail=text

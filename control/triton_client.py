@@ -30,6 +30,7 @@ from telemetry.errors import (
     WrongContent,
 )
 from telemetry.identity import Server
+from telemetry.restricted import restricted_sentence
 from telemetry.transport import check_headers, host_of
 
 
@@ -101,7 +102,7 @@ def _answered(error: InferenceServerException, where: str, model: str) -> Triton
     status = int(code) if code and code.isdigit() else None
     if status in (401, 403):
         return Restricted(
-            f"{where} restricts inference (HTTP {status}): add the header it expects to the settings",
+            restricted_sentence(where, "inference", status, text),
             detail=text,
             status=status,
         )

@@ -199,7 +199,10 @@ def test_a_restricted_server_is_called_restricted_and_the_header_opens_everythin
         tensors = (floats("INPUT_A", 1.5), floats("INPUT_B", 2.0))
         record = lab.do(ActionKind.UNLOAD, "batch_add_model")
         assert record.outcome is Outcome.REFUSED
-        assert "restricts this API (HTTP 403)" in record.sentence
+        assert (
+            "restricts its model-repository API (HTTP 403, it expects the header admin-key)"
+            in record.sentence
+        )
         lab.server = replace(lab.server, headers={"admin-key": "open"})
         config = lab.reader.config("lab", "batch_add_model")
         assert answer(lab.ask("batch_add_model", *tensors)).reply.outputs[0].array.tolist() == [[3.5]]
@@ -213,7 +216,5 @@ def test_a_restricted_server_is_called_restricted_and_the_header_opens_everythin
             Action(ActionKind.TEST_REQUEST, "lab", "batch_add_model"), work, by=LOCAL
         ).wait(10)
         assert record.outcome is Outcome.FAILED
-        assert record.sentence.endswith(
-            "restricts inference (HTTP 403): add the header it expects to the settings"
-        )
+        assert "restricts its inference API (HTTP 403, it expects the header admin-key)" in record.sentence
         assert "open" not in str(record)

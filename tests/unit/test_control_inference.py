@@ -136,7 +136,8 @@ def test_what_the_server_would_refuse_is_refused_before_sending(
         (
             InferenceServerException("This API is restricted", status="403"),
             Restricted,
-            "h:8000 restricts inference (HTTP 403): add the header it expects to the settings",
+            "h:8000 restricts its inference API (HTTP 403): write "
+            "`api_headers_from_env: {inference: {HEADER: VARIABLE}}` at this server in tritonscope.yml",
         ),
     ],
 )

@@ -125,7 +125,8 @@ def test_the_latency_of_an_open_loop_counts_from_when_a_request_was_due() -> Non
         (["protocol", 0, "x"], "This port (lab:8000) does not speak HTTP: is it the gRPC port?"),
         (
             ["status", 403, "no"],
-            "lab:8000 restricts inference (HTTP 403): add the header it expects to the settings",
+            "lab:8000 restricts its inference API (HTTP 403): write "
+            "`api_headers_from_env: {inference: {HEADER: VARIABLE}}` at this server in tritonscope.yml",
         ),
         (["other", 0, ""], "other failures"),
     ],
