@@ -21,10 +21,11 @@ class Parameters:
     """What a set of rules is built for; the defaults suit scrapes every 15 to 60 s.
 
     `selector` are matchers for every series, `up_selector` those by which Triton's own `up` is told from
-    others. `server` may be several labels (`namespace, pod`). `workload` is only unique within
-    `workload_scope`; its replicas differ in `replica_labels`. `team` is the label `team` of alerts whose
-    series have none, "" for no label. `stretch` False keeps the windows of the app, `longest_for_seconds`
-    shortens how long an alert must have held: both are for comparing the alerts with the app's findings.
+    others: a server that is down has no other series by which its target could be known. `server` may be
+    several labels (`namespace, pod`). `workload` is only unique within `workload_scope`; its replicas differ
+    in `replica_labels`. `team` is the label `team` of alerts whose series have none, "" for no label.
+    `stretch` False keeps the windows of the app, `longest_for_seconds` shortens how long an alert must have
+    held: both are for comparing the alerts with the app's findings.
     """
 
     selector: str = ""
