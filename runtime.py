@@ -63,6 +63,7 @@ class Runtime(WithFigures):
         self.advice = AdviceBook()
         self.probes = Probes()
         """Where whoever sends test requests with known answers reports how they went."""
+        self._happened = Happened(self.ring, self.events, self._records, self.probes)
         self._figures = Figures(
             self,
             self.ring,
@@ -70,7 +71,7 @@ class Runtime(WithFigures):
             rulebook,
             choices=settings.rules,
             objectives=settings.slo,
-            happened=Happened(self.ring, self.events, self._records, self.probes),
+            happened=self._happened,
         )
         self.files = SandboxFiles(settings.sandbox_state, self.is_sandbox)
         self._configs = ConfigBook()
@@ -153,6 +154,7 @@ class Runtime(WithFigures):
             return
         self.ring.accept(scrape)
         self._followup.accept(scrape)
+        self._happened.accept(scrape)
         self._configs.accept(scrape)
         self._one_server.accept(scrape)
         self.memory.accept(scrape)
