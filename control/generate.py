@@ -33,11 +33,10 @@ def check_generate(config: ModelConfig, request: InferenceRequest) -> None:
     """Raise InvalidRequest for what generate cannot carry; nothing to say of other ways."""
     if not request.way.in_json:
         return
-    for spec in config.outputs:
-        if spec.datatype in NOT_IN_JSON:
-            raise InvalidRequest(
-                f"Output {spec.name} is {spec.datatype}, which generate cannot carry: use infer or gRPC"
-            )
+    if config.sequence_batching:
+        raise InvalidRequest(
+            f"{request.model} keeps sequences, which generate cannot carry: use infer or gRPC"
+        )
     for tensor in request.tensors:
         _check_tensor(tensor, batching=config.max_batch_size > 0)
 
@@ -45,12 +44,8 @@ def check_generate(config: ModelConfig, request: InferenceRequest) -> None:
 def generate_body(config: ModelConfig, request: InferenceRequest) -> str:
     """The JSON of the request: `{"TEXT": "hello", "parameters": {...}}`; single values without brackets."""
     body: dict[str, object] = {tensor.name: _json_value(tensor.array) for tensor in request.tensors}
-    parameters = dict(request.parameters)
-    if request.sequence is not None:
-        step = request.sequence
-        parameters |= {"sequence_id": step.id, "sequence_start": step.start, "sequence_end": step.end}
-    if parameters:
-        body["parameters"] = parameters
+    if request.parameters:
+        body["parameters"] = dict(request.parameters)
     return json.dumps(body)
 
 

@@ -99,7 +99,8 @@ ROWS: tuple[Row, ...] = (
         "dead Python process",
         r"Stub process '[^']*' is not healthy",
         "The Python process of {model} has died; the server still calls it READY",
-        "Unload and load it again; the server's log may say what ended it",
+        "Touch its model.py and load it again: a new process takes over. Unloading hangs once it was asked "
+        "after its death (24.10)",
     ),
     _row(
         "BF16 read as numpy",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from control.actions import Conclusion, Outcome
 from control.consequences import steps as steps_of_ensemble
-from control.generate import check_generate, responses
+from control.generate import NOT_IN_JSON, check_generate, responses
 from control.grpc_client import infer_over_grpc, refusal, stream_over_grpc
 from control.inference import (
     InferenceRequest,
@@ -59,11 +59,23 @@ def ways_for(config: ModelConfig, server: Server) -> tuple[Way, ...]:
     """The ways this model can be asked, the best first; gRPC where the package and an address are there."""
     over_grpc = not refusal(server)
     if config.decoupled:
-        found = [Way.GENERATE_STREAM, Way.GENERATE, *([Way.GRPC_STREAM] if over_grpc else [])]
-        # JSON cannot carry these at all.
-        in_json = not any(spec.datatype in ("FP16", "BF16") for spec in (*config.inputs, *config.outputs))
-        return tuple(way for way in found if in_json or not way.in_json) or (Way.GENERATE_STREAM,)
-    return (Way.INFER, *((Way.GRPC,) if over_grpc else ()), Way.GENERATE)
+        streams = (Way.GENERATE_STREAM, Way.GENERATE) if _fits_json(config) else ()
+        # With none of them the form says what is missing.
+        return (*streams, *((Way.GRPC_STREAM,) if over_grpc else ())) or (Way.GRPC_STREAM,)
+    return (
+        Way.INFER, *((Way.GRPC,) if over_grpc else ()), *((Way.GENERATE,) if _fits_json(config) else ())
+    )  # fmt: skip
+
+
+def _fits_json(config: ModelConfig) -> bool:
+    """True if generate can carry requests of this model at all."""
+    needed = [spec for spec in config.inputs if not spec.optional]
+    outputs = config.outputs
+    return (
+        not config.sequence_batching
+        and not any(spec.datatype in NOT_IN_JSON or len(spec.dims) > 1 for spec in needed)
+        and not (outputs and all(spec.datatype in NOT_IN_JSON for spec in outputs))
+    )
 
 
 def as_sequence(requests: Iterable[InferenceRequest]) -> tuple[InferenceRequest, ...]:

@@ -14,22 +14,12 @@ import pytest
 from control.actions import Action, ActionKind, Outcome
 from control.facade import Control
 from control.inference import InferenceRequest, Tensor, check_request
-from control.tensors import (
-    DATATYPES,
-    FLOAT_TYPES,
-    INTEGER_TYPES,
-    arranged,
-    element_texts,
-    integer_range,
-    numpy_dtype,
-    typed_array,
-)
 from control.test_requests import test_request_work
 from experiments.fresh_reader import FreshReader
 from sandbox.repository import FAULT_MODELS
 from telemetry.access import LOCAL
 from telemetry.errors import InvalidRequest, SourceError
-from telemetry.facts import ModelConfig, TensorSpec
+from telemetry.facts import ModelConfig
 from telemetry.identity import Server
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, answer, floats, started_lab
 
@@ -38,7 +28,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    with started_lab("batch_add_model", extra=("identity", "short_queue")) as started:
+    with started_lab("batch_add_model", extra=("short_queue",)) as started:
         yield started
 
 
@@ -78,20 +68,6 @@ class TestRequests:
         # The proxy's own connections come and go; two per request would be 40.
         assert open_files() < before + 20
 
-    @pytest.mark.parametrize("datatype", DATATYPES)
-    def test_extreme_values_of_every_datatype_come_back_exactly(self, lab: Lab, datatype: str) -> None:
-        name = "STRING" if datatype == "BYTES" else datatype
-        texts = extremes(datatype)
-        spec = TensorSpec(f"IN_{name}", datatype, (-1,), optional=True)
-        array = arranged(spec, typed_array(spec.name, datatype, texts), batching=True, rows=2)
-        found = answer(lab.ask("identity", Tensor(spec.name, datatype, array)))
-        (output,) = found.reply.outputs
-        assert (output.name, output.datatype) == (f"OUT_{name}", datatype)
-        assert output.array.dtype == numpy_dtype(datatype)
-        assert output.shape == array.shape
-        assert element_texts(output.array, 100) == element_texts(array, 100)
-        assert output.array.tobytes() == array.tobytes() or datatype == "BYTES"
-
     def test_a_decoupled_model_and_too_many_rows_are_refused_without_a_byte_sent(self, lab: Lab) -> None:
         config = lab.reader.config("lab", "batch_add_model")
         before = len(lab.proxy.passed("POST", "/infer"))
@@ -114,7 +90,8 @@ class TestRequests:
         refused = [record for record in records if record.outcome is Outcome.FAILED]
         assert 1 <= len(refused) <= 4
         assert {record.sentence for record in refused} == {
-            "Queue full: short_queue has as many waiting requests as it accepts (503)"
+            "Queue full: short_queue has as many waiting requests as it accepts (503). Send fewer at a time, or "
+            "raise max_queue_size or the number of instances"
         }
         assert sum(record.outcome is Outcome.DONE for record in records) == 6 - len(refused)
 
@@ -129,7 +106,7 @@ class TestRequests:
         ).wait(10)
         assert (record.outcome, record.sentence) == (
             Outcome.FAILED,
-            "short_queue is not loaded: load it first",
+            "short_queue is not loaded. Load it first, on the page Repository",
         )
         assert lab.do(ActionKind.LOAD, "short_queue").outcome is Outcome.DONE
 
@@ -143,7 +120,7 @@ class TestRequests:
             20
         )
         assert 1.0 <= time.monotonic() - began < 5.0
-        assert record.sentence.endswith("within 1 s (the server may still run the request)")
+        assert "within 1 s (the server may still run the request)" in record.sentence
         held.unlink()
         config = lab.reader.config("lab", "batch_add_model")
         with socket.socket() as unused:
@@ -176,21 +153,6 @@ def fault(url: str, config: ModelConfig, reader: FreshReader) -> str:
     record = control.perform(Action(ActionKind.TEST_REQUEST, "odd", config.name), work, by=LOCAL).wait(20)
     assert record.outcome is Outcome.FAILED
     return record.sentence
-
-
-def extremes(datatype: str) -> str:
-    if datatype in INTEGER_TYPES:
-        low, high = integer_range(datatype)
-        return f"[{low}, {high}, 0, 1]" if datatype != "INT64" else f"[{low}, {high}, 9007199254740993]"
-    if datatype in FLOAT_TYPES:
-        return (
-            "[1.5, -0.0, 65504, NaN, Infinity, -Infinity]"
-            if datatype == "FP16"
-            else "[1.5, 3e38, 1e-38, NaN]"
-        )
-    if datatype == "BOOL":
-        return "[true, false, true]"
-    return '["", "plain", "ünï \\u2028 \\u0000 \\"quoted\\""]'
 
 
 def test_a_restricted_server_is_called_restricted_and_the_header_opens_everything() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from control.actions import Action, ActionKind, Record
 from control.facade import Control
-from control.inference import InferenceRequest, Tensor
+from control.inference import InferenceRequest, Tensor, Way
 from control.performer import Job
 from control.repository_watch import Patience
 from control.test_requests import TestAnswer, test_request_work
@@ -46,7 +46,7 @@ class Lab:
     def __init__(self, sandbox: Sandbox, proxy: CountingProxy) -> None:
         self.sandbox = sandbox
         self.proxy = proxy
-        self.server = Server("lab", proxy.url, sandbox.metrics_url, control=True)
+        self.server = Server("lab", proxy.url, sandbox.metrics_url, control=True, grpc_url=sandbox.grpc_url)
         self.reader = FreshReader(lambda: (self.server,))
         self.control = self.make_control(Patience())
 
@@ -64,9 +64,9 @@ class Lab:
     def sent(self, model: str, verb: str) -> int:
         return len(self.proxy.passed("POST", f"/models/{model}/{verb}"))
 
-    def ask(self, model: str, *tensors: Tensor, timeout_seconds: float = 10.0) -> Job:
+    def ask(self, model: str, *tensors: Tensor, timeout_seconds: float = 10.0, way: Way = Way.INFER) -> Job:
         config = self.reader.config("lab", model)
-        request = InferenceRequest("lab", model, "", tensors, timeout_seconds)
+        request = InferenceRequest("lab", model, "", tensors, timeout_seconds, way=way)
         work = test_request_work(self.reader, config, request)
         return self.control.perform(Action(ActionKind.TEST_REQUEST, "lab", model), work, by=LOCAL)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -43,7 +44,7 @@ def extremes(datatype: str) -> AnyArray:
     if datatype in INTEGER_TYPES:
         low, high = integer_range(datatype)
         return np.array([low, high, 0], dtype=numpy_dtype(datatype))
-    limits = ml_dtypes.finfo(numpy_dtype(datatype))
+    limits: Any = ml_dtypes.finfo(numpy_dtype(datatype))  # type: ignore[no-untyped-call]
     values = [limits.max, limits.min, limits.smallest_subnormal, -0.0, np.nan, np.inf, -np.inf]
     return np.array(values).astype(numpy_dtype(datatype))
 
