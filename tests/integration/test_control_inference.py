@@ -90,8 +90,8 @@ class TestRequests:
         refused = [record for record in records if record.outcome is Outcome.FAILED]
         assert 1 <= len(refused) <= 4
         assert {record.sentence for record in refused} == {
-            "Queue full: short_queue has as many waiting requests as it accepts (503). Send fewer at a time, or "
-            "raise max_queue_size or the number of instances"
+            "Queue full: short_queue has as many waiting requests as it accepts (503). Send fewer at a "
+            "time, or raise max_queue_size or the number of instances"
         }
         assert sum(record.outcome is Outcome.DONE for record in records) == 6 - len(refused)
 
