@@ -11,7 +11,7 @@ import streamlit as st
 
 import runtime
 from telemetry.actions import ActionKind, Outcome, Record
-from telemetry.units import Unit, human, human_duration
+from telemetry.units import Unit, human
 from ui.format import clock, counted, utc
 from ui.html import Child, Html, div, join, span, tag
 from ui.live import live
@@ -160,7 +160,7 @@ def _facts(record: Record, details: bool) -> list[Child]:
         if action.why:
             facts.append(f"because: {action.why}")
     if record.outcome not in (None, Outcome.REFUSED, Outcome.UNKNOWN):
-        facts.append(f"took {human_duration(record.seconds(0.0))}")
+        facts.append(f"took {human(record.seconds(0.0), Unit.SECONDS)}")
     return facts
 
 

@@ -9,7 +9,7 @@ import runtime
 from charts.spec import Mark
 from history.events import Event, EventKind
 from telemetry.identity import ModelKey
-from telemetry.units import human_duration
+from telemetry.units import Unit, human
 from ui.person import me
 from ui.view import View
 
@@ -66,7 +66,7 @@ def _action(record: Record) -> Mark:
     action = record.action
     who = f", by {action.who}" if me().sees_details(action.server) else ""
     outcome = record.summary(time.time())
-    took = "" if record.running else f" ({human_duration(record.seconds(0.0))})"
+    took = "" if record.running else f" ({human(record.seconds(0.0), Unit.SECONDS)})"
     text = f"{action.kind.value} {action.target}{who}: {outcome}{took}"
     return Mark(
         record.started_at, action.kind.value, text, _OUTCOME_COLORS.get(record.outcome or "", "@grey")

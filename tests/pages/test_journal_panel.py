@@ -53,8 +53,9 @@ def test_who_what_why_outcome_memory_and_the_servers_own_text(control: NotingCon
     shown = panel(open_page("repository"), "journal")
     assert re.fullmatch(
         r"FAILED pipeline not loaded: no unload of pipeline on lab · by alice · because: new weights · "
-        r"took 0 s \d\d:\d\d:\d\d the server&#x27;s text with count: 3 Traceback of the server "
-        r"DONE fast_add is loaded load of fast_add on lab · by alice · because: new weights · took 0 s "
+        r"took [\d.]+ [mµ]?s \d\d:\d\d:\d\d the server&#x27;s text with count: 3 Traceback of the server "
+        r"DONE fast_add is loaded load of fast_add on lab · by alice · because: new weights · "
+        r"took [\d.]+ [mµ]?s "
         r"GPU 0: 1 GiB before, not reported after \d\d:\d\d:\d\d",
         words(shown),
     ), words(shown)
