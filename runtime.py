@@ -233,6 +233,7 @@ class Runtime(WithFigures):
             self._acted,
             self.files,
             self._one_server.doubt,
+            self.settings.saved_requests,
         )
         if self.running:
             self.control.start()

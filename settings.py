@@ -26,6 +26,7 @@ from telemetry.located_yaml import Located, read_located
 from telemetry.objective import Objective, objectives_of, rule_choices_of
 from telemetry.prometheus_endpoint import PROMETHEUS_KEYS, PrometheusEndpoint, endpoint_of
 from telemetry.rule_choice import RuleChoice
+from telemetry.saved_requests_choice import SavedRequestsChoice, saved_requests_of
 from telemetry.scrape import Notice
 from telemetry.server_entry import SERVER_KEYS, ServerEntry, metrics_base, usual_metrics_url
 from telemetry.transport import normalise_address
@@ -39,7 +40,7 @@ MIN_LIVE_INTERVALS = 4
 SCALARS = ("refresh_seconds", "live_window_seconds", "retention_seconds", "control", "app_host", "app_port")
 """Settings that are one value: in the file under their name, in the environment with the prefix."""
 
-_SECTIONS = ("servers", "discovery", "history", "slo", "rules", "journal", "access")
+_SECTIONS = ("servers", "discovery", "history", "slo", "rules", "journal", "access", "saved_requests")
 """Top-level keys of the file that hold more than one value."""
 
 _WITHOUT_RESTART = ("servers", "discoveries", "notices", "file", "readable", "lines")
@@ -96,6 +97,7 @@ class Settings(BaseSettings):
         default=JournalChoice(), description="where and how actions are recorded"
     )
     access: InstanceOf[Access] = Field(default_factory=Access, description="who may see and do what")
+    saved_requests: InstanceOf[SavedRequestsChoice] | None = Field(default=None, description="folder")
     notices: tuple[InstanceOf[Notice], ...] = Field(default=(), description="what could not be used")
     file: Path | None = Field(default=None, description="the file they come from, whether it is there or not")
     readable: bool = Field(default=True, description="false: the file could not be read as a whole")
@@ -180,7 +182,8 @@ class _Loader:
             default_path(self._environ, Path(state) if state else None),
             file.parent,
         )
-        self._notices += journal_notices
+        saved, notices = saved_requests_of(file.name, self._section(root, "saved_requests"), file.parent)
+        self._notices += [*journal_notices, *notices]
         servers = self._sandbox(Path(state)) if state else []
         servers += self._servers(entries, bool(scalars["control"]), prometheus is not None)
         if not (entries or state or discoveries or self._file_is_broken or prometheus is not None):
@@ -195,6 +198,7 @@ class _Loader:
             rules=dict(rules),
             access=access,
             journal=journal,
+            saved_requests=saved,
             notices=tuple(self._notices),
             file=file,
             readable=not self._file_is_broken,

@@ -15,6 +15,7 @@ from control.repair import Repairs
 from control.repository_actions import RepositoryActions
 from control.repository_watch import Patience
 from control.repository_watcher import Watcher
+from control.saved_requests import SavedRequests
 from control.several import Several
 from telemetry.access import Identity
 from telemetry.errors import InvalidRequest, NotAllowed
@@ -29,6 +30,7 @@ class Control:
     `is_sandbox(server_id)` is True only if `GET /v2` answered with the random id this run gave its server.
     `files` and `memory` read what the API does not tell, where it can be read (`control.ports`).
     `doubt(server_id)` says why nobody knows which server an address leads to, "" where that is clear.
+    `saved` keeps test requests where the settings name a folder for them.
     `reason_required`: what changes a server other than the sandbox needs a reason (`Action.why`).
     """
 
@@ -44,8 +46,10 @@ class Control:
         files: ServerFiles | None = None,
         memory: MemoryReader | None = None,
         doubt: Callable[[str], str] | None = None,
+        saved: SavedRequests | None = None,
     ) -> None:
         self.reader = reader
+        self.saved = saved
         self.policy = Policy(servers, is_sandbox)
         self.journal = journal or Journal()
         self._performer = Performer(self.policy, self.journal)
@@ -63,11 +67,15 @@ class Control:
         """Begin to wait for the journal, if another process holds it, and for what must be put back."""
         self.repairs.start()
         self.log_returns.start()
+        if self.saved is not None:
+            self.saved.start()
 
     def stop(self) -> None:
         """Let another process act."""
         self.repairs.stop()
         self.log_returns.stop()
+        if self.saved is not None:
+            self.saved.stop()
         self.journal.close()
 
     def decide(self, server_id: str, kind: ActionKind, model: str = "", *, by: Identity) -> Decision:

@@ -9,10 +9,12 @@ from control.facade import Control
 from control.journal import Journal, say_on_stdout
 from control.journal_file import JournalFile
 from control.ports import ServerFiles
+from control.saved_requests import SavedRequests
 from experiments.fresh_reader import FreshReader
 from experiments.memory_reader import FreshMemoryReader
 from telemetry.identity import Server
 from telemetry.journal_choice import JournalChoice
+from telemetry.saved_requests_choice import SavedRequestsChoice
 
 
 def write_side(
@@ -22,6 +24,7 @@ def write_side(
     acted: Callable[[Record], None],
     files: ServerFiles | None = None,
     doubt: Callable[[str], str] | None = None,
+    saved: SavedRequestsChoice | None = None,
 ) -> Control:
     """The control of this process; `acted` hears when an action on a repository was sent or has ended.
 
@@ -47,6 +50,7 @@ def write_side(
         files=files,
         doubt=doubt,
         memory=FreshMemoryReader(servers),
+        saved=SavedRequests(saved.path, saved.retention_days) if saved else None,
     )
 
 

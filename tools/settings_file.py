@@ -8,6 +8,7 @@ from telemetry.discovery import DISCOVERY_KEYS, FILE_LABELS
 from telemetry.journal_choice import JOURNAL_KEYS
 from telemetry.objective import OBJECTIVE_KEYS, RULE_KEYS
 from telemetry.prometheus_endpoint import PROMETHEUS_KEYS
+from telemetry.saved_requests_choice import SAVED_REQUESTS_KEYS
 from telemetry.server_entry import SERVER_KEYS
 
 
@@ -42,6 +43,8 @@ def render() -> str:
             *(f"| `{key}` | {text} |" for key, text in RULE_KEYS.items()),
             "\n## The journal of actions (`journal:`)\n\n| key | meaning |\n|---|---|",
             *(f"| `{key}` | {text} |" for key, text in JOURNAL_KEYS.items()),
+            "\n## Saved test requests (`saved_requests:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in SAVED_REQUESTS_KEYS.items()),
             _ACCESS,
             "| key | meaning |\n|---|---|",
             *(f"| `{key}` | {text} |" for key, text in ACCESS_KEYS.items()),
