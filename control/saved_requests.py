@@ -13,8 +13,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import logging
 import os
 import re
+import threading
 import time
 import uuid
 from collections.abc import Mapping
@@ -30,9 +32,12 @@ from control.tensor_files import as_raw, raw_values
 from control.tensors import AnyArray
 from telemetry.errors import ControlError, InvalidRequest
 
+_log = logging.getLogger(__name__)
+
 FORMAT = 1
 MAX_NAME_LETTERS = 80
 DAY_SECONDS = 86_400.0
+_EXPIRE_EVERY_SECONDS = 3600.0
 _ID = re.compile(r"[0-9a-f]{32}")
 _ENDING = ".request.json"
 
@@ -93,6 +98,25 @@ class SavedRequests:
     def __init__(self, folder: Path, retention_days: float) -> None:
         self.folder = folder
         self.retention_days = retention_days
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Keep the retention by itself, every hour: nobody may look at the requests for long."""
+        self._ended.clear()
+        threading.Thread(target=self._keep_retention, name="saved-requests", daemon=True).start()
+
+    def stop(self) -> None:
+        """No longer keep it by itself."""
+        self._ended.set()
+
+    def _keep_retention(self) -> None:
+        while True:
+            try:
+                self.expire(time.time())
+            except ControlError as error:
+                _log.warning("saved requests: %s", error.sentence)
+            if self._ended.wait(_EXPIRE_EVERY_SECONDS):
+                return
 
     def save(self, saved: SavedRequest) -> None:
         """Write it, all or nothing, readable by this user alone."""
