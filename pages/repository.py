@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from ui import confirm, journal, repository, shell
+from ui import confirm, journal, repository, several, shell
 from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
 from ui.html import link
@@ -32,6 +32,8 @@ def models() -> None:
     else:
         todo = (link("Show all models", "repository", view.filters.params()),)
         panel(empty_state(f"There is no model whose name contains {wanted!r}.", todo=todo), key="models")
+    panel(several.progress(view), key="several")
+    panel(repository.log_levels(view), key="log")
     panel(security_notes(view), key="security")
 
 
@@ -51,5 +53,6 @@ st.text_input(
     icon=":material/search:", type="search",
 )  # fmt: skip
 live(models, name="models")
+several.load_several()
 journal.section()
 confirm.ask()

@@ -1,40 +1,35 @@
-"""The question before a model is loaded, unloaded or reloaded: the facts, and leaving as the first choice."""
+"""The question before anything is done to a model: the facts, and leaving as the first choice."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
 import runtime
-from history.inventory import ModelFacts
 from telemetry.actions import Action, ActionKind, new_token
-from telemetry.ensembles import dependents, missing_steps, steps
-from telemetry.errors import ControlError
-from telemetry.facts import ModelState
-from telemetry.units import Unit, human, human_duration
+from telemetry.errors import TritonscopeError
+from ui import confirm_facts
+from ui.confirm_facts import Asked, facts, last_request, ready_words
 from ui.filters import Filters
-from ui.format import counted
-from ui.html import Html, div, link, span, tag
+from ui.html import Html, div, link, span
 from ui.panel import panel
 from ui.person import me
 from ui.view import View
 
+__all__ = ("Asked", "Told", "ask", "button", "facts", "last_request", "leave", "ready_words", "send", "told")
+
 _ASKED = "repository_asked"
 _TOLD = "repository_told"
-_KINDS = {kind.value: kind for kind in ActionKind if kind.changes_repository}
+_WHY = "question_why"
+_WHERE = "question_where"
+_KINDS = {kind.value: kind for kind in ActionKind if kind.changes_repository or kind is ActionKind.LOG_LEVEL}
 ASK_AGAIN = "ask-again"
 """Forget that a server refused control, so that it is asked anew."""
 
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One question on the screen. Its token makes the click that follows be sent once."""
-
-    kind: ActionKind
-    server: str
-    model: str
-    token: str
+Make = Callable[[str], Action]
+"""The action for one server; raises TritonscopeError if it cannot be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +47,7 @@ def button(label: str, kind: str, server: str, model: str, filters: Filters, ref
             role="button", aria_disabled="true", tabindex="0",
         )  # fmt: skip
     params = filters.params(do=kind, on=server, what=model)
-    name = f"{label} {model}"
+    name = f"{label} {model or server}"
     return link(label, "repository", params, class_="ts-copy ts-nowrap", role="button", aria_label=name)
 
 
@@ -65,7 +60,8 @@ def take_from_address() -> None:
     control = runtime.current().control
     if wanted["do"] == ASK_AGAIN and control is not None:
         control.server_restarted(wanted["on"])
-    elif wanted["do"] in _KINDS and wanted["what"]:
+    elif wanted["do"] in _KINDS and (wanted["what"] or wanted["do"] == ActionKind.LOG_LEVEL):
+        _forget_inputs()
         st.session_state.pop(_TOLD, None)
         st.session_state[_ASKED] = Asked(_KINDS[wanted["do"]], wanted["on"], wanted["what"], new_token())
 
@@ -73,30 +69,74 @@ def take_from_address() -> None:
 def ask() -> None:
     """Show the question that is open in this session, if any."""
     asked: Asked | None = st.session_state.get(_ASKED)
-    if asked is None:
+    if asked is None or runtime.current().control is None:
         return
-    title = f"{asked.kind.value.capitalize()} {asked.model}?"
-    st.dialog(title, on_dismiss=leave)(lambda: _question(asked))()
+    wide = asked.kind is ActionKind.OVERRIDE
+    title = _TITLES.get(asked.kind, "{what} {model}?")
+    title = title.format(what=asked.kind.value.capitalize(), model=asked.model, server=asked.server)
+    st.dialog(title, width="large" if wide else "small", on_dismiss=leave)(lambda: _question(asked))()
+
+
+_TITLES = {
+    ActionKind.OVERRIDE: "Load {model} with another configuration",
+    ActionKind.REVERT: "Bring {model} back to its files?",
+    ActionKind.LOG_LEVEL: "Log level of {server}",
+}
+_YES = {
+    ActionKind.OVERRIDE: "Load with these changes",
+    ActionKind.REVERT: "Unload and load",
+    ActionKind.LOG_LEVEL: "Set it",
+}
 
 
 def leave() -> None:
     """Close the question; nothing is sent."""
     st.session_state.pop(_ASKED, None)
+    _forget_inputs()
 
 
-def send(unload_dependents: bool = False) -> None:
-    """Send what the open question asks, once; a second click finds no question any more."""
+def send(unload_dependents: bool = False, make: Make | None = None) -> None:
+    """Send what the open question asks, once; a second click finds no question any more.
+
+    `make` makes the action for one server; without it it is the plain one of the question.
+    """
     asked: Asked | None = st.session_state.pop(_ASKED, None)
+    why, where = _inputs()
     control = runtime.current().control
     if asked is None or control is None:
         return
-    action = Action(
-        asked.kind, asked.server, asked.model, token=asked.token, unload_dependents=unload_dependents
-    )
+    servers = where or (asked.server,)
     try:
-        control.perform(action, by=me())
-    except ControlError as error:
+        actions = [
+            _action(asked, server, why, unload_dependents, make, first=place == 0)
+            for place, server in enumerate(servers)
+        ]
+        if len(actions) == 1:
+            control.perform(actions[0], by=me())
+        else:
+            # One after the other: while one replica is loaded, the others serve.
+            title = f"{asked.kind.value} {asked.model} on {len(servers)} replicas, one after the other"
+            control.several.begin(title, actions, by=me(), token=asked.token, at_a_time=1, stops=True)
+    except TritonscopeError as error:
         st.session_state[_TOLD] = Told(error.sentence)
+
+
+def _action(
+    asked: Asked, server: str, why: str, unload_dependents: bool, make: Make | None, *, first: bool
+) -> Action:
+    token = asked.token if first else new_token()
+    if make is not None:
+        made = make(server)
+        return Action(
+            made.kind,
+            server,
+            made.model,
+            token=token,
+            why=why,
+            parameters=made.parameters,
+            config=made.config,
+        )
+    return Action(asked.kind, server, asked.model, token=token, why=why, unload_dependents=unload_dependents)
 
 
 def told() -> Told | None:
@@ -107,106 +147,72 @@ def told() -> Told | None:
 def _question(asked: Asked) -> None:
     if _ASKED not in st.session_state:
         st.rerun()
-    view = View.take()
-    panel(div(facts(view, asked)), key="question")
-    brought = steps(_config(view, asked)) if asked.kind is ActionKind.UNLOAD else ()
-    with_steps = bool(brought) and st.checkbox(
+    # What only somebody needs who may write is loaded when somebody does.
+    if asked.kind is ActionKind.OVERRIDE:
+        from ui.override_form import override_form
+
+        override_form(asked)
+    elif asked.kind is ActionKind.LOG_LEVEL:
+        from ui.log_level import log_level_form
+
+        log_level_form(asked)
+    else:
+        view = View.take()
+        panel(div(facts(view, asked)), key="question")
+        decide(asked, with_steps=_also_its_steps(view, asked))
+
+
+def _also_its_steps(view: View, asked: Asked) -> bool:
+    brought = confirm_facts.brought_steps(view, asked)
+    return bool(brought) and st.checkbox(
         f"Also unload its steps ({', '.join(brought)})",
         help="Triton unloads the steps that came with the ensemble and keeps those that were loaded by hand.",
     )
+
+
+def decide(asked: Asked, *, with_steps: bool = False, make: Make | None = None, refusal: str = "") -> None:
+    """The end of every question: on which replicas, why, and the two buttons. `refusal` switches yes off."""
     control = runtime.current().control
-    decision = control.decide(asked.server, asked.kind, asked.model, by=me()) if control is not None else None
+    if control is None:
+        return
+    _choose_replicas(asked)
+    required = control.needs_reason(asked.server, asked.kind)
+    why = st.text_input(
+        "Reason" if required else "Reason (optional)", key=_WHY, max_chars=300,
+        placeholder="It stands in the journal beside your name.",
+    )  # fmt: skip
+    decision = control.decide(asked.server, asked.kind, asked.model, by=me())
+    if not decision.allowed:
+        refusal = decision.reason
+    elif required and not why.strip():
+        refusal = refusal or "Say why first: the settings ask for a reason."
     stay, go = st.columns(2)
     # The first choice, in focus order and in looks, is to leave everything as it is.
     stay.button("Leave it", type="primary", width="stretch", on_click=leave, key="leave")
     go.button(
-        asked.kind.value.capitalize(), width="stretch", on_click=send, args=(with_steps,), key="go",
-        disabled=decision is None or not decision.allowed,
-        help=None if decision is None or decision.allowed else decision.reason,
+        _YES.get(asked.kind, asked.kind.value.capitalize()), width="stretch", on_click=send,
+        args=(with_steps, make), key="go", disabled=bool(refusal), help=refusal or None,
     )  # fmt: skip
 
 
-def facts(view: View, asked: Asked) -> list[Html]:
-    """What a person must know before saying yes: traffic now, and what follows."""
-    lines = [_traffic(view, asked), *_consequences(view, asked)]
-    return [tag("p", line, style="margin:.15rem 0 .5rem") for line in lines if line]
+def _choose_replicas(asked: Asked) -> None:
+    if asked.kind is ActionKind.LOG_LEVEL:
+        return
+    workload, servers = confirm_facts.replicas(asked)
+    if len(servers) < 2:
+        return
+    everywhere = f"On all {len(servers)} replicas of {workload}: {', '.join(servers)}"
+    st.radio(
+        "Where", ((asked.server,), tuple(servers)), key=_WHERE,
+        format_func=lambda chosen: f"On {asked.server} only" if len(chosen) == 1 else everywhere,
+        captions=("The others stay as they are.", "One after the other; none after the first failure."),
+    )  # fmt: skip
 
 
-def _traffic(view: View, asked: Asked) -> str:
-    if asked.kind is ActionKind.LOAD and asked.model not in _ready(view, asked.server):
-        return f"{asked.model} is not loaded on {asked.server}: it gets no traffic now."
-    rows = [row for row in view.report.models if _same(row.key, asked)]
-    rates = [rate for row in rows if (rate := row.signals.number("requests_per_second")) is not None]
-    waiting = [count for row in rows if (count := row.signals.number("pending")) is not None]
-    parts = [
-        f"{human(sum(rates), Unit.NONE)} requests/s" if rates else "requests/s not reported",
-        f"{human(sum(waiting), Unit.NONE)} waiting" if waiting else "waiting requests not reported",
-        last_request(_of(view, asked), view.now),
-    ]
-    return f"Traffic now on {asked.server}: {', '.join(parts)}."
+def _inputs() -> tuple[str, Sequence[str]]:
+    return st.session_state.get(_WHY) or "", st.session_state.get(_WHERE) or ()
 
 
-def last_request(models: list[ModelFacts], now: float) -> str:
-    """When the last request was executed, over all versions: `last request 40 s ago`."""
-    times = [one.statistics.last_inference_ms for one in models if one.statistics is not None]
-    known = [at for at in times if at]
-    if known:
-        return f"last request {human_duration(now - max(known) / 1e3)} ago"
-    return "no request since it was loaded" if any(at == 0 for at in times) else "last request not reported"
-
-
-def _consequences(view: View, asked: Asked) -> list[str]:
-    if asked.kind is ActionKind.UNLOAD:
-        return [*_stop_too(view, asked), _AFTER_UNLOAD]
-    if asked.kind is ActionKind.RELOAD:
-        return [_RELOAD]
-    missing = missing_steps(_config(view, asked), _ready(view, asked.server))
-    with_it = f" Its steps {', '.join(missing)} are loaded with it." if missing else ""
-    return [f"The server reads it from its repository and serves it when the load has ended well.{with_it}"]
-
-
-_AFTER_UNLOAD = (
-    "Requests under way and in the queue are finished; new ones are answered with an error (404) until it is "
-    "loaded again."
-)
-_RELOAD = (
-    "It is loaded again: changed files and settings are taken up while the running version serves on. "
-    "If nothing changed on disk, the server does nothing; if the new files do not load, the old one stays."
-)
-
-
-def _stop_too(view: View, asked: Asked) -> list[str]:
-    configs = {
-        one.key.name: one.config
-        for one in view.inventory.models
-        if one.key.server == asked.server and one.config is not None
-    }
-    using = dependents(asked.model, configs, _ready(view, asked.server))
-    return [f"{name} uses this model and will stop too." for name in using]
-
-
-def _ready(view: View, server: str) -> set[str]:
-    return {
-        one.key.name
-        for one in view.inventory.models
-        if one.key.server == server and one.state is ModelState.READY
-    }
-
-
-def _of(view: View, asked: Asked) -> list[ModelFacts]:
-    return [one for one in view.inventory.models if _same(one.key, asked)]
-
-
-def _config(view: View, asked: Asked):
-    return next((one.config for one in _of(view, asked) if one.config is not None), None)
-
-
-def _same(key, asked: Asked) -> bool:
-    return key.server == asked.server and key.name == asked.model
-
-
-def ready_words(ready: int, known: int) -> str:
-    """`7 of 8 models are loaded`, `All 8 models are loaded`."""
-    if ready == known:
-        return f"All {counted(known, 'model')} are loaded" if known > 1 else "The only model is loaded"
-    return f"{ready} of {counted(known, 'model')} {'is' if known == 1 else 'are'} loaded"
+def _forget_inputs() -> None:
+    for key in (_WHY, _WHERE):
+        st.session_state.pop(key, None)

@@ -13,9 +13,10 @@ from telemetry.actions import ActionKind, Record
 from telemetry.ensembles import missing_steps
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey, version_number
-from telemetry.load_errors import explain_reason
+from telemetry.load_errors import explain_reason, remedy_of
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui import confirm
+from ui.drift import drift_badge, drift_of
 from ui.format import raw_tip, since, utc
 from ui.html import Child, Html, div, join, link, span, tag
 from ui.model_rows import STATES
@@ -24,6 +25,7 @@ from ui.view import View
 
 OFF = "Control is switched off in the settings: this page only shows."
 PAGE_ROWS = 100
+_LABELS = {ActionKind.OVERRIDE: "configure"}
 _SMALL = "font-size:.84rem;font-weight:400"
 _COLUMNS = (("model", "24%"), ("state", "17%"), ("reason", "27%"))
 
@@ -155,6 +157,22 @@ def told() -> Html | None:
     return None if last is None else _banner("NOT SENT", last.sentence, severity="ticket")
 
 
+def log_levels(view: View) -> Html | None:
+    """One line per server whose log level may be set: what is set for a while, and the way to set it."""
+    control = runtime.current().control
+    if control is None:
+        return None
+    from ui.log_level import returning
+
+    lines = []
+    for one in view.coverage:
+        if control.decide(one.server, ActionKind.LOG_LEVEL, by=me()).allowed:
+            label = f"log level of {one.server}"
+            change = confirm.button(label, ActionKind.LOG_LEVEL.value, one.server, "", view.filters)
+            lines.append(div(change, " ", span(returning(one.server), class_="ts-faint")))
+    return div(lines, style="margin-top:.75rem") if lines else None
+
+
 def _banner(word: str, sentence: str, extra: Child = None, severity: str = "info") -> Html:
     return div(
         span(word, class_="ts-tag"), div(sentence, class_="ts-sentence"), div(extra, class_="ts-since"),
@@ -168,7 +186,7 @@ def _row(row: RepositoryRow, view: View, several: bool) -> Html:
         tag("td", _state(row, view)),
         tag("td", _why(row), class_="ts-why"),
         *(tag("td", value, class_="ts-right") for _, value in _traffic(row, view)),
-        tag("td", div(list(_buttons(row, view)), style="display:flex;gap:.35rem")),
+        tag("td", div(list(_buttons(row, view)), style="display:flex;gap:.35rem;flex-wrap:wrap")),
     ]
     return tag("tr", cells, class_="page" if row.facts.failed else None, data_key=_key(row))
 
@@ -196,6 +214,7 @@ def _name(row: RepositoryRow, view: View, several: bool) -> Html:
         tag("i", class_="ts-swatch", style=f"--ts-swatch:{model_color(key.name)}"),
         link(key.name, "model", params, class_="ts-name", data_tip=key.name if len(key.name) > 30 else None),
         span(f"{version} on {key.server}".strip() if several else version, class_="ts-faint"),
+        drift_badge(row.facts),
         class_="ts-model",
     )  # fmt: skip
 
@@ -215,7 +234,14 @@ def _state(row: RepositoryRow, view: View) -> Html:
 def _why(row: RepositoryRow) -> Child:
     if row.running is not None:
         return row.running.stage
-    return row.why
+    remedy = remedy_of(row.facts.reason) if row.facts.state is not None else ""
+    if not remedy:
+        return row.why
+    whole = None
+    if me().sees_details(row.key.server):
+        text = tag("pre", row.facts.reason, class_="ts-pre")
+        whole = tag("details", tag("summary", "the server's text"), text)
+    return join(row.why, div(remedy, class_="ts-faint", style=_SMALL), whole)
 
 
 def _traffic(row: RepositoryRow, view: View) -> Iterator[tuple[str, Html]]:
@@ -251,7 +277,9 @@ def _buttons(row: RepositoryRow, view: View) -> Iterator[Html]:
         else:
             decision = control.decide(key.server, kind, key.name, by=me())
             refusal = "" if decision.allowed else decision.reason
-        yield confirm.button(kind.value, kind.value, key.server, key.name, view.filters, refusal)
+        yield confirm.button(
+            _LABELS.get(kind, kind.value), kind.value, key.server, key.name, view.filters, refusal
+        )
     if row.facts.state is ModelState.READY:
         params = view.filters.params(model=key.name, version=key.version)
         yield link("test", "test_request", params, class_="ts-copy ts-nowrap", aria_label=f"test {key.name}")
@@ -265,7 +293,8 @@ def _offers(row: RepositoryRow, view: View) -> tuple[ActionKind, ...]:
         if (one.key.server, one.key.name) == (row.key.server, row.key.name)
     }
     if ModelState.READY in states:
-        return (ActionKind.UNLOAD, ActionKind.RELOAD)
+        back = (ActionKind.REVERT,) if drift_of(row.facts) is not None else ()
+        return (ActionKind.UNLOAD, ActionKind.RELOAD, ActionKind.OVERRIDE, *back)
     if ModelState.LOADING in states or ModelState.UNLOADING in states:
         return (ActionKind.UNLOAD,)
     return (ActionKind.LOAD,)
