@@ -17,6 +17,7 @@ GENERATED: dict[str, tuple[str, str]] = {
     "docs/exporter.md": ("tools.exporter_file", "render"),
     "docs/load_errors.md": ("telemetry.load_errors", "reference"),
     "docs/metrics.md": ("tools.metrics_file", "render"),
+    "docs/request_errors.md": ("control.request_errors", "reference"),
     "docs/settings.md": ("tools.settings_file", "render"),
     "docs/signals.md": ("signals.reference", "render"),
     "prometheus/alertmanager.yml": ("tools.alertmanager_file", "render"),
