@@ -40,7 +40,7 @@ def _table(rulebook: Rulebook) -> Iterator[str]:
         (one.name, one.labels["severity"]): one.for_seconds
         for one in alerts(rulebook, Parameters(), Recordings(Parameters()))
     }
-    for rule in rulebook.rules:
+    for rule in (one for one in rulebook.rules if not one.alert.app_only):
         for severity in dict.fromkeys(stage.severity.value for stage in rule.stages):
             seconds = waits.get((rule.name, severity), 0.0)
             lasting = human_duration(seconds) if seconds else "–"
@@ -61,8 +61,12 @@ def _pairs() -> Iterator[str]:
         yield f"| {pair.severity} | {long} | {short} | {pair.share:.0%} | {pair.rate(30.0):.3g} |\n"
 
 
+def _text(rule: Rule) -> str:
+    return f"no alert. {rule.alert.app_only}" if rule.alert.app_only else rule.alert.note
+
+
 def _note(rule: Rule) -> str:
-    return f"- {rule.name}: {' '.join(rule.alert.note.split())}\n"
+    return f"- {rule.name}: {' '.join(_text(rule).split())}\n"
 
 
 def _recorded(rulebook: Rulebook) -> Iterator[str]:

@@ -25,14 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TritonscopeError as error:
         print(error.sentence, file=sys.stderr)
         return command.UNREADABLE
-    _print(f"{to_json(report)}\n" if arguments.json else to_text(report))
+    command.write(f"{to_json(report)}\n" if arguments.json else to_text(report))
     return 0
-
-
-def _print(text: str) -> None:
-    """Names may hold what the terminal's encoding has not."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _report(arguments: argparse.Namespace) -> Report:

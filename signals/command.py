@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,12 +18,19 @@ UNREADABLE = 2
 """Exit status when nothing could be read."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options for a live server and for saved answers."""
+def add_arguments(parser: argparse.ArgumentParser, *, window_seconds: float = 10.0) -> None:
+    """Options for a live server, which is watched for `window_seconds` unless told otherwise, and for saved
+    answers.
+    """  # fmt: skip
     live = parser.add_argument_group("a live server")
     live.add_argument("--url", help="address of its HTTP API, for example 127.0.0.1:8000")
     live.add_argument("--metrics-url", help="address of its metrics page (default: port 8002 beside --url)")
-    live.add_argument("--window", type=_seconds, default=10.0, help="seconds to watch it (default 10)")
+    live.add_argument(
+        "--window",
+        type=_seconds,
+        default=window_seconds,
+        help=f"seconds to watch it (default {window_seconds:g})",
+    )
     saved = parser.add_argument_group("saved answers of one server, in the order in which they were saved")
     saved.add_argument(
         "--scrape",
@@ -55,6 +63,12 @@ def _seconds(text: str) -> float:
     if not 0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, at least 0.001")
     return value
+
+
+def write(text: str) -> None:
+    """Print; names may hold what the terminal's encoding has not."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def is_live(arguments: argparse.Namespace) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
 from collectors.config import MODELS_PER_ROUND, ConfigCollector, ready_models
@@ -11,6 +12,7 @@ from collectors.metrics_page import MetricsPageCollector
 from collectors.reading import Collector
 from collectors.repository import IndexCollector
 from collectors.statistics import StatisticsCollector
+from history.inventory import Inventory
 from history.ring import Ring
 from signals.evaluate import report_of
 from signals.report import Report
@@ -38,20 +40,42 @@ def _beside(http_url: str) -> str:
     return urlunsplit((parts.scheme, f"{host}:{METRICS_PORT}", "", "", ""))
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What was read of a server within one window, `interval_seconds` apart."""
+
+    server: Server
+    ring: Ring
+    interval_seconds: float
+
+    def report(self) -> Report:
+        """All signals over the window. Raises SourceError if no source could be read."""
+        return _report(self.ring, self.server)
+
+    def inventory(self) -> Inventory:
+        """The models in the last answers."""
+        return Inventory.of(self.ring, (self.server.id,))
+
+
 def measure(server: Server, window_seconds: float, *, timeout_seconds: float = 3.0) -> Report:
     """Ask the server for one window and report on it. Raises SourceError if no source could be read."""
+    return watch(server, window_seconds, timeout_seconds=timeout_seconds).report()
+
+
+def watch(server: Server, window_seconds: float, *, timeout_seconds: float = 3.0) -> Watched:
+    """Ask the server for one window. What could not be read is told when it is reported on."""
     ring = Ring()
     transport = Transport(server, timeout_seconds=timeout_seconds)
-    _watch(ring, _repeated(server, transport, timeout_seconds), window_seconds)
+    interval = min(_LONGEST_INTERVAL_SECONDS, window_seconds / _INTERVALS)
+    _watch(ring, _repeated(server, transport, timeout_seconds), window_seconds, interval)
     for collector in _once(server, transport, timeout_seconds):
         _read(ring, collector)
     _read_configs(ring, server, transport, timeout_seconds)
-    return _report(ring, server)
+    return Watched(server, ring, interval)
 
 
-def _watch(ring: Ring, collectors: list[Collector], window_seconds: float) -> None:
+def _watch(ring: Ring, collectors: list[Collector], window_seconds: float, interval: float) -> None:
     """Read at the beginning, at intervals, and at the end of the window; give up when nothing answers."""
-    interval = min(_LONGEST_INTERVAL_SECONDS, window_seconds / _INTERVALS)
     start = time.monotonic()
     while True:
         begun = time.monotonic()

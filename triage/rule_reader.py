@@ -28,7 +28,7 @@ _STAGE_KEYS = {"severity", "for", "when", "unless"}
 _SAYING_KEYS = {"when", "unless", "clause", "sentence", "remedy", "tag", "confidence", "excluded", "change"}
 _CHANGE_KEYS = {"setting", "to"}
 _AFFECTS = {
-    Level.MODEL: "clients of {model} on {server}[: {requests_per_second} requests per second]",
+    Level.MODEL: "clients of {model} on {server}[, whose requests come at {requests_per_second}]",
     Level.SERVER: "all clients of {server}",
 }
 """Who is hurt, where a rule does not say it."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from telemetry.units import human_duration
 from triage.conditions import Condition
-from triage.rulebook import HEADINGS, Rule, Rulebook, load_rulebook
+from triage.rulebook import HEADINGS, Rule, Rulebook, Saying, load_rulebook
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "runbooks"
 _NOTE = "<!-- generated from triage/rules/{path}: edit that file and run `python -m triage.runbooks` -->"
@@ -43,15 +43,31 @@ def page(rule: Rule) -> str:
     for heading in HEADINGS:
         blocks += [f"## {heading}", rule.sections[heading]]
     blocks += ["## Causes it tells apart", _causes(rule)]
+    blocks += _folds(rule)
     if rule.needs:
         blocks += ["## When it cannot be judged", _list([need.why for need in rule.needs])]
     blocks += _alert(rule)
     return "\n\n".join(blocks) + "\n"
 
 
+def _folds(rule: Rule) -> list[str]:
+    """What goes under it or is not judged."""
+    if rule.hides:
+        return [
+            "## What it hides",
+            "The figures of the server's models, and what would be concluded from them.",
+        ]
+    if not rule.explains:
+        return []
+    names = ", ".join(f"[{name}]({name}.md)" for name in rule.explains)
+    return ["## What follows from it", f"Of the same model these go under it: {names}."]
+
+
 def _alert(rule: Rule) -> list[str]:
     """What differs in Prometheus."""
     form, lines = rule.alert, []
+    if form.app_only:
+        return ["## As an alert of Prometheus", f"There is none. {' '.join(form.app_only.split())}"]
     if not rule.enabled:
         lines.append("It is off unless `rules:` in the settings switches it on, here and there.")
     if form.for_seconds:
@@ -111,8 +127,15 @@ def _causes(rule: Rule) -> str:
         told = [f"`{condition.text}`" for condition in saying.when]
         told += [f"not `{condition.text}`" for condition in saying.unless]
         about = " and ".join(told) or "otherwise"
-        lines.append(f"{about}: {saying.remedy.text}")
+        lines.append(f"{about}: {saying.remedy.text}{_sureness(saying)}")
     return _list(lines)
+
+
+def _sureness(saying: Saying) -> str:
+    told = f" Confidence {saying.confidence.value}."
+    if saying.change is not None:
+        told += f" It proposes another `{saying.change.setting.name}`."
+    return told
 
 
 def main(arguments: list[str], folder: Path = FOLDER) -> int:

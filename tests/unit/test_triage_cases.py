@@ -12,7 +12,7 @@ from telemetry.identity import Server
 from triage.context import Context
 from triage.coverage import server_coverage
 from triage.engine import judge
-from triage.finding import ONE_READING, Judgement
+from triage.finding import ONE_READING, Judgement, Severity
 from triage.rulebook import load_rulebook
 from triage.verdict import Verdict, VerdictLevel, verdict
 
@@ -71,9 +71,9 @@ def test_b07_overload_is_not_blamed_on_the_delay_setting() -> None:
     assert values["batch_size_mean"] == pytest.approx(4.0)
 
 
-def test_b01_a_queue_as_long_as_the_configured_delay_is_no_alarm() -> None:
+def test_b01_a_queue_as_long_as_the_configured_delay_is_a_remark_and_no_alarm() -> None:
     judgement, said = judged(saved(["b01_seq_t0.prom", "b01_seq_t1.prom"], ["b01.config.json"]))
-    assert judgement.findings == ()
+    assert [(one.rule, one.severity) for one in judgement.findings] == [("OneClientAtATime", Severity.INFO)]
     assert said.level is VerdictLevel.FINE
 
 
@@ -102,10 +102,11 @@ def test_b08_uncounted_refusals_are_not_called_no_failure() -> None:
     assert "requests refused for a full queue" in text
 
 
-def test_c09_an_ensemble_taken_down_with_its_step_is_a_wanted_unload() -> None:
+def test_c09_an_ensemble_taken_down_with_its_step_is_a_remark_while_nobody_used_it() -> None:
     pages = ["a03_families_without_samples.prom"] * 2
     judgement, _ = judged(saved(pages, ["c09_ensemble.config.json"], ["c09_ensemble_index_after.json"] * 2))
-    assert [one.rule for one in judgement.findings] == []
+    found = [(one.rule, one.severity) for one in judgement.findings]
+    assert found == [("EnsembleWithoutStep", Severity.INFO)]
 
 
 def test_a15_a_reset_is_no_failure() -> None:
