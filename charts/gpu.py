@@ -75,10 +75,27 @@ def memory(used: Frame, by_model: Frame, total_bytes: float | None, names: dict[
         badge=badge,
         marks=marks,
         label_marks=True,
-        help="Used by everybody on the device. Models are shown as their backend measured them at load;\n"
-        "the rest (contexts, caches, later growth, other processes) is unattributed.",
+        help="Used by everybody on the device. Models are shown as their backend or their processes are\n"
+        "measured; the rest (contexts, caches, later growth, other processes) is unattributed.",
         height=240,
     ).or_empty("GPU memory is not reported.")
+
+
+def machine_memory(by_model: Frame, names: dict[GroupKey, str], *, range_: tuple[float, float], title: str,
+                   marks: tuple[Mark, ...] = ()) -> Spec:  # fmt: skip
+    """Private memory of the processes of each Python model, stacked."""
+    return Spec(
+        title=title,
+        unit=Unit.BYTES,
+        x=by_model.times,
+        traces=ranked(by_model, lambda key: names[key], lambda key: model_color(key[1]), draw=Draw.AREA),
+        stacked=True,
+        range=range_,
+        marks=marks,
+        label_marks=True,
+        help="Pages that no other process shares, of all instances of a model, the interpreter included.",
+        height=240,
+    ).or_empty("No process of a model can be seen from here.")
 
 
 def _per_gpu(frame: Frame, names: dict[GroupKey, str]) -> tuple[Trace, ...]:

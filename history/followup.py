@@ -67,7 +67,7 @@ class FollowUp:
         self._poke(server_id, Source.INDEX)
         if ended:
             self._reread(server_id, model)
-            for source in (Source.METRICS, Source.STATISTICS):
+            for source in (Source.METRICS, Source.STATISTICS, Source.PROCESSES):
                 self._poke(server_id, source)
 
     def _newest_payload(self, server_id: str, source: Source) -> Any:

@@ -26,7 +26,7 @@ _KINDS = {EventKind.LOAD: "load", EventKind.RELOAD: "reload", EventKind.UNLOAD: 
 class MemoryLedger:
     """A `Sink` behind the ring and the events. Any thread may ask; the newest 500 changes are kept.
 
-    `records` gives what was done through us, newest first; `interval_seconds` the time between two readings
+    `records` gives what was done through us; `interval_seconds` the time between two readings
     of a server.
     """
 
@@ -34,7 +34,7 @@ class MemoryLedger:
         self,
         ring: Ring,
         events: EventLog,
-        records: Callable[[str], Sequence[Record]],
+        records: Callable[[], Sequence[Record]],
         interval_seconds: Callable[[str], float],
     ) -> None:
         self._ring, self._events = ring, events
@@ -42,6 +42,7 @@ class MemoryLedger:
         self._lock = threading.Lock()
         self._changes: deque[MemoryChange] = deque(maxlen=MAX_CHANGES)
         self._settled: deque[LoadMark] = deque(maxlen=MAX_CHANGES)
+        self._open: dict[str, tuple[object, tuple[LoadMark, ...]]] = {}
 
     def changes(self, server: str | None = None, model: str | None = None) -> tuple[MemoryChange, ...]:
         """What loads and unloads did, oldest first."""
@@ -56,15 +57,24 @@ class MemoryLedger:
         if not scrape.ok or scrape.source not in (Source.METRICS, Source.PROCESSES):
             return
         server, now = scrape.server, scrape.at
-        marks = load_marks(
-            self._records(server), self._events.events(server=server), self._interval_seconds(server)
-        )
+        marks = self._marks(server)
         with self._lock:
             for mark in marks:
                 if not any(_same(mark, known) for known in self._settled) and self._ripe(mark, now):
                     interval = self._interval_seconds(server)
                     self._settled.append(mark)
                     self._changes.append(memory_change(self._ring, mark, marks, interval, now))
+
+    def _marks(self, server: str) -> tuple[LoadMark, ...]:
+        """All marks of the server, put together anew only when something happened."""
+        records = [one for one in self._records() if one.action.server == server]
+        state = (self._events.revision, tuple((one.id, one.outcome) for one in records))
+        known = self._open.get(server)
+        if known is not None and known[0] == state:
+            return known[1]
+        marks = load_marks(records, self._events.events(server=server), self._interval_seconds(server))
+        self._open[server] = (state, marks)
+        return marks
 
     def _ripe(self, mark: LoadMark, now: float) -> bool:
         if now < mark.ended + SETTLE_INTERVALS * self._interval_seconds(mark.server):

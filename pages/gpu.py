@@ -2,11 +2,25 @@
 
 import streamlit as st
 
+from history.memory_changes import reload_growth
+from telemetry.memory import CPU
 from ui import shell
 from ui.gpu_charts import GpuCharts
-from ui.gpu_panels import gpu_cards, gpu_level, gpu_sentence, host, memory_bar, model_memory, without_gpus
+from ui.gpu_panels import (
+    gpu_cards,
+    gpu_level,
+    gpu_sentence,
+    growth,
+    host,
+    machine_memory,
+    memory_bar,
+    other_gpus,
+    untold,
+    without_gpus,
+)
 from ui.header import header
 from ui.live import live
+from ui.memory_view import changes, devices
 from ui.panel import panel
 from ui.plot import figure
 from ui.view import View
@@ -16,10 +30,15 @@ shell.guard()
 
 def page() -> None:
     view = View.take()
-    cards = gpu_cards(view)
+    known = devices(view)
+    machines = [one for one in known if one.device == CPU]
+    cards = gpu_cards(view, known)
     header(view, gpu_sentence(cards, view), gpu_level(cards))
     if not cards:
         panel(without_gpus(view), key="no_gpu")
+    grown = growth(reload_growth(changes(view.filters.server)), view)
+    if grown is not None:
+        panel(grown, key="growth")
     charts = GpuCharts(view, cards)
     for place, card in enumerate(cards):
         bar, course = st.columns([4, 5])
@@ -31,10 +50,16 @@ def page() -> None:
         for column, spec in zip(st.columns(2), (charts.utilization(), charts.power()), strict=True):
             with column:
                 figure(spec, key=spec.title, group="gpu")
-    left, right = st.columns(2)
+    shown = {card.figures.key.uuid for card in cards}
+    others = [one for one in known if one.device != CPU and one.device not in shown]
+    left, right = st.columns([4, 5])
     with left:
-        panel(model_memory(view), key="model_memory")
+        panel(
+            other_gpus(view, others), machine_memory(view, machines), untold(view, known), key="model_memory"
+        )
     with right:
+        for place, one in enumerate(one for one in machines if one.models):
+            figure(charts.machine(one), key=f"machine_{place}", group="gpu")
         panel(host(view.report.host), key="host")
 
 

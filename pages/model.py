@@ -3,6 +3,7 @@
 import streamlit as st
 
 from ui import shell
+from ui.advice import advice_card
 from ui.empty import empty_state, nobody_answers, silent
 from ui.findings import finding_cards
 from ui.header import header
@@ -10,7 +11,8 @@ from ui.live import live
 from ui.model_answer import answer_of, facts_line
 from ui.model_charts import ModelCharts
 from ui.model_choice import choose_model, chosen_model
-from ui.model_panels import actions, configuration, failures, memory, statistics, steps
+from ui.model_memory import model_memory
+from ui.model_panels import actions, configuration, failures, statistics, steps
 from ui.panel import panel
 from ui.plot import figure
 from ui.remote_history import is_far
@@ -58,7 +60,12 @@ def page() -> None:
         panel(
             steps(view, facts) if facts else None, failures(charts.failures_by_reason(), view), key="failures"
         )
-        panel(memory(facts) if facts else None, actions(key, view.now), key="memory")
+        panel(
+            model_memory(view, facts) if facts else None,
+            advice_card(view, facts) if facts else None,
+            actions(key, view.now),
+            key="memory",
+        )
     with right:
         panel(
             configuration(config, details=view.details(key.server), from_afar=is_far(key.server)),

@@ -14,6 +14,7 @@ from enum import StrEnum
 from signals.batch_time import BatchTime
 from signals.batcher import Arrivals, BatcherConfig, Outcome, handover_us, simulate
 from telemetry.facts import ModelConfig
+from telemetry.units import Unit, human
 
 BUSY_RATIO = 0.6
 """Below this busy share the clients' rate is their own: nothing holds them back."""
@@ -74,16 +75,16 @@ class Proposal:
     batch_size_mean: float
 
     def changes(self, now: BatcherConfig) -> tuple[str, ...]:
-        """What differs from the configuration in force, in words: `delay 2 ms -> 0`."""
+        """What differs from the configuration in force, in words: `delay 2 ms → 0 s`."""
         found = []
         if self.config.dynamic != now.dynamic:
             found.append("dynamic batching on" if self.config.dynamic else "dynamic batching off")
         if self.config.dynamic and self.config.delay_us != now.delay_us:
-            found.append(f"delay {now.delay_us:g} -> {self.config.delay_us:g} µs")
+            found.append(f"delay {_time(now.delay_us)} → {_time(self.config.delay_us)}")
         if self.config.dynamic and self.config.sizes != now.sizes:
-            found.append(f"preferred sizes {_listed(now.sizes)} -> {_listed(self.config.sizes)}")
+            found.append(f"preferred sizes {_listed(now.sizes)} → {_listed(self.config.sizes)}")
         if self.config.instances != now.instances:
-            found.append(f"instances {now.instances} -> {self.config.instances}")
+            found.append(f"instances {now.instances} → {self.config.instances}")
         return tuple(found)
 
 
@@ -311,6 +312,10 @@ def config_lines(config: BatcherConfig, now: BatcherConfig, kind: str = "") -> s
         where = f" kind: {kind}" if kind else ""
         lines.append(f"instance_group [ {{ count: {config.instances}{where} }} ]")
     return "\n".join(lines)
+
+
+def _time(us: float) -> str:
+    return human(us, Unit.US)
 
 
 def _listed(sizes: tuple[int, ...]) -> str:

@@ -31,6 +31,8 @@ class Figure:
     confidence: Confidence
     at: float | None
     words: str
+    detail: str = ""
+    """More of what it rests on, for a tooltip."""
     lower_bound: bool = False
     low_bytes: float | None = None
     high_bytes: float | None = None
@@ -86,8 +88,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """One device: `device` is "CPU" or a GPU's uuid. `used_bytes` is everybody's; None = not reported.
+    """One device: `device` is "CPU", a GPU's uuid, or "GPU 0" where only its number is known.
 
+    `used_bytes` is everybody's; None = not reported.
     `others` are parts with an owner that is no model: tritonserver's own process, other programs.
     """
 

@@ -50,8 +50,7 @@ def devices_of(inputs: ServerMemoryInputs) -> tuple[DeviceMemory, ...]:
     alone = next(iter(gpus)) if len(gpus) == 1 else None
     for facts in inputs.models:
         for device, figure in _figures(inputs, facts, alone):
-            if device in found:
-                found[device].setdefault(facts.key, []).append(figure)
+            found.setdefault(device, {}).setdefault(facts.key, []).append(figure)
     cards = {card.uuid: card for card in inputs.processes.cards} if inputs.processes else {}
     devices = []
     for uuid, (used, total) in gpus.items():
@@ -59,6 +58,12 @@ def devices_of(inputs: ServerMemoryInputs) -> tuple[DeviceMemory, ...]:
         others = tuple(_tenants(cards[uuid], models)) if uuid in cards else ()
         notes = tuple(_gpu_notes(inputs, len(gpus), cards.get(uuid)))
         devices.append(DeviceMemory(inputs.server, uuid, total, used, models, others, notes))
+    # Known by their number alone: no figure of such a card says what is in use or free.
+    devices += [
+        DeviceMemory(inputs.server, device, None, None, holdings(device, figures))
+        for device, figures in found.items()
+        if device != CPU and device not in gpus and figures
+    ]
     devices += _host(inputs, holdings(CPU, found[CPU]))
     return in_order(devices)
 
@@ -116,9 +121,8 @@ def _reported(facts: ModelFacts, alone: str | None) -> Iterator[tuple[str, Figur
     rows: Sequence[MemoryUse] = (facts.statistics.memory if facts.statistics is not None else None) or ()
     sizes: dict[str, int] = {}
     for row in rows:
-        device = alone if row.kind == "GPU" else CPU
-        if device is not None:
-            sizes[device] = sizes.get(device, 0) + row.byte_size
+        device = (alone or f"GPU {row.device_id}") if row.kind == "GPU" else CPU
+        sizes[device] = sizes.get(device, 0) + row.byte_size
     for device, size in sizes.items():
         words = "measured by its backend at load: contexts and later growth are not in it"
         yield (
@@ -136,26 +140,28 @@ def _process(inputs: ServerMemoryInputs, facts: ModelFacts) -> Iterator[tuple[st
     ]
     private = [stub.private_bytes for stub in stubs if stub.private_bytes is not None]
     if stubs and len(private) == len(stubs):
-        words = f"whole private memory of its {_processes(len(stubs))}, the interpreter included"
+        words, detail = _processes(len(stubs)), "Pages no other process shares, the interpreter included."
         smallest = processes.smallest_stub()
         if smallest is not None and smallest.private_bytes and smallest.model != facts.key.name:
             own = sum(private) - len(private) * smallest.private_bytes
-            words += (
-                f"; {human(own, Unit.BYTES)} above the smallest Python model of this server "
-                f"({smallest.model}, {human(smallest.private_bytes, Unit.BYTES)} a process)"
+            words += f", {human(own, Unit.BYTES)} above the smallest one"
+            detail += (
+                f"\nThe smallest Python model of this server is {smallest.model} with "
+                f"{human(smallest.private_bytes, Unit.BYTES)} a process: little more than an interpreter."
             )
-        yield (
-            CPU,
-            Figure(MemorySource.PROCESS, sum(private), Confidence.HIGH, inputs.processes_at, words),
+        figure = Figure(
+            MemorySource.PROCESS, sum(private), Confidence.HIGH, inputs.processes_at, words, detail
         )
+        yield CPU, figure
     for uuid in dict.fromkeys(uuid for stub in stubs for uuid in stub.gpu_bytes):
         size = sum(stub.gpu_bytes.get(uuid, 0) for stub in stubs)
-        words = f"NVML, of its {_processes(len(stubs))}; a CUDA context of each is in it" + _reserves(facts)
-        yield uuid, Figure(MemorySource.PROCESS, size, Confidence.HIGH, inputs.processes_at, words)
+        words = f"{_processes(len(stubs))}, each with its CUDA context" + _reserves(facts)
+        detail = "NVML's figure of the processes that run this model."
+        yield uuid, Figure(MemorySource.PROCESS, size, Confidence.HIGH, inputs.processes_at, words, detail)
 
 
 def _processes(count: int) -> str:
-    return "process" if count == 1 else f"{count} processes"
+    return "1 process" if count == 1 else f"{count} processes"
 
 
 def _reserves(facts: ModelFacts) -> str:
@@ -268,7 +274,7 @@ def _gpu_notes(inputs: ServerMemoryInputs, gpus: int, card: GpuCard | None) -> I
     if gpus > 1:
         yield (
             "Backends report by device number and the server its GPUs by uuid; which is which is not "
-            "reported, so such models are not put on one of several GPUs."
+            "reported, so such models stand by themselves and not on one of several GPUs."
         )
     if card is None:
         why = inputs.processes.gpu_why if inputs.processes is not None and inputs.processes.pid else ""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from charts import gpu as charts
 from charts.spec import Spec
-from history.protocol import Frame
 from signals.definition import Level
-from signals.frames import filtered, regrouped
+from signals.frames import filtered
+from signals.memory import DeviceMemory
 from telemetry.identity import ModelKey
 from ui.gpu_panels import GpuCard
 from ui.marks import marks
+from ui.memory_view import course
 from ui.view import View
 
 
@@ -39,7 +40,7 @@ class GpuCharts:
         """One GPU by what holds its memory."""
         mine = (card.figures.key.server, card.figures.key.uuid)
         used = filtered(self.view.of_level("memory_used_bytes", Level.GPU), lambda key: key == mine)
-        by_model = self._by_model(card)
+        by_model = course(self.view, card.memory, card.memory.models)
         return charts.memory(
             used,
             by_model,
@@ -50,12 +51,12 @@ class GpuCharts:
             **self._frame(),
         )
 
-    def _by_model(self, card: GpuCard) -> Frame:
-        """GPU memory by (server, model, version) of the models on this GPU."""
-        known = {(key.server, key.name, key.version) for key in card.by_model}
-        frame = self.view.of_level("memory_bytes_by_device", Level.MODEL)
-        on_gpus = filtered(frame, lambda key: key[:3] in known and key[3] == "GPU")
-        return regrouped(on_gpus, lambda key: key[:3])
+    def machine(self, machine: DeviceMemory) -> Spec:
+        """The models' own processes on one machine."""
+        frame = course(self.view, machine, machine.models)
+        names = {key: ModelKey(*key).label() for key in frame.keys}
+        where = f" on {machine.server}" if self.view.filters.server is None else ""
+        return charts.machine_memory(frame, names, title=f"Memory of model processes{where}", **self._frame())
 
     def _names(self) -> dict[tuple[str, ...], str]:
         several = len({card.figures.key.server for card in self.cards}) > 1

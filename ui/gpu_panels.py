@@ -6,29 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import runtime
-from charts.palette import model_color
+from history.memory_changes import ReloadGrowth
+from signals.memory import DeviceMemory
 from signals.report import GpuSignals, ServerSignals
-from telemetry.identity import ModelKey
+from telemetry.facts import ModelState
 from telemetry.scrape import Source
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.empty import empty_state, nobody_answers, reasons, silent
-from ui.format import raw_tip
 from ui.html import Html, div, link, span, tag
+from ui.memory_bar import attributed, bar, notes, rows
 from ui.model_panels import section
 from ui.view import View
 
+_NAMED = 5
 _OVERHEAD_RATIO = 0.1
 """A GPU without models below this fill holds only what each process costs on every visible GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuCard:
-    """One GPU: its number in the order of the report, its figures, the models that report memory on it."""
+    """One GPU: its number in the order of the report, its figures, and who holds its memory."""
 
     number: int
     figures: GpuSignals
     several: bool
-    by_model: dict[ModelKey, float]
+    memory: DeviceMemory
     placed: bool | None
     """Whether a model runs here; None = nothing tells."""
     view: View
@@ -49,29 +51,21 @@ class GpuCard:
         return "" if age is None else f"{human_duration(age)} old"
 
 
-def gpu_cards(view: View) -> list[GpuCard]:
-    """The GPUs of the view; models' memory is put on one only where there is no other it could be on."""
+def gpu_cards(view: View, known: Sequence[DeviceMemory]) -> list[GpuCard]:
+    """The GPUs that Triton reports, each with who holds its memory (`known`)."""
     gpus = view.report.gpus
+    by_device = {(one.server, one.device): one for one in known}
     cards = []
     for server in dict.fromkeys(row.key.server for row in gpus):
         mine = [row for row in gpus if row.key.server == server]
-        alone = len(mine) == 1
-        by_model = _memory_by_model(view, server) if alone else {}
         used = _used_uuids(server)
         for number, row in enumerate(mine):
-            placed = True if by_model else (row.key.uuid in used) if used else _placed(view, server, number)
-            cards.append(GpuCard(number, row, not alone, by_model, placed, view))
+            memory = by_device.get((server, row.key.uuid)) or DeviceMemory(server, row.key.uuid, None, None)
+            placed = (
+                True if memory.models else (row.key.uuid in used) if used else _placed(view, server, number)
+            )
+            cards.append(GpuCard(number, row, len(mine) > 1, memory, placed, view))
     return cards
-
-
-def _memory_by_model(view: View, server: str) -> dict[ModelKey, float]:
-    found = {}
-    for row in view.report.models:
-        devices = row.signals.mapping("memory_bytes_by_device") or {}
-        size = sum(value for device, value in devices.items() if device.upper().startswith("GPU"))
-        if row.key.server == server and size:
-            found[row.key] = size
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
 def _used_uuids(server: str) -> set[str]:
@@ -150,59 +144,20 @@ def without_gpus(view: View) -> Html:
 
 
 def memory_bar(card: GpuCard, view: View) -> Html:
-    """Head and memory bar of one GPU: models as reported, the rest unattributed, what is free."""
-    used, total = card.number_of("memory_used_bytes"), card.number_of("memory_total_bytes")
-    known = sum(card.by_model.values())
-    parts: list[Html] = []
-    rows: list[Html] = []
-    for key, size in card.by_model.items():
-        parts.append(
-            _part(size, total, f"{key.label()}: {human(size, Unit.BYTES)}", color=model_color(key.name))
-        )
-        rows.append(_line(key, size, view))
-    if used is not None:
-        rest = max(used - known, 0.0)
-        parts.append(_part(rest, total, f"unattributed: {human(rest, Unit.BYTES)}", class_="unattributed"))
-        rows.append(_plain_line("unattributed", rest, _rest_words(card)))
-        if total:
-            rows.append(_plain_line("free", max(total - used, 0.0), ""))
+    """Head and memory bar of one GPU: models by source, known parts, the rest unattributed, what is free."""
     where = span(f"{card.figures.key.uuid} on {card.figures.key.server}", class_="ts-faint")
-    bar = div(parts, class_="ts-bar", role="img", aria_label="memory by what holds it")
+    known = attributed(card.memory)
     return div(
         div(card.name, where, _badge(card), _age(card), class_="ts-h"),
-        bar if used is not None and total else None,
-        tag("table", rows, class_="ts-facts"),
+        div(known, class_="ts-known") if known else None,
+        bar(card.memory),
+        tag("table", rows(card.memory, view, rest_words=_rest_words(card)), class_="ts-facts"),
         _numbers(card),
-        div(_several_words(), class_="ts-more") if card.several else None,
+        div(link("What else fits on it?", "capacity", view.filters.params()), class_="ts-more"),
+        notes(card.memory),
         class_="ts-stale" if card.stale else None,
         data_key=card.figures.key.uuid,
-    )  # fmt: skip
-
-
-def _part(size: float, total: float | None, tip: str, *, color: str = "", class_: str | None = None) -> Html:
-    width = 100 * size / total if total else 0
-    style = f"width:{width:.2f}%" + (f";--ts-swatch:{color}" if color else "")
-    return tag("i", class_=class_, style=style, data_tip=tip)
-
-
-def _line(key: ModelKey, size: float, view: View) -> Html:
-    params = view.filters.params(server=key.server, model=key.name, version=key.version)
-    name = span(
-        tag("i", class_="ts-swatch", style=f"--ts-swatch:{model_color(key.name)}"),
-        " ",
-        link(key.label(), "model", params),
     )
-    return tag(
-        "tr",
-        tag("td", name),
-        tag("td", human(size, Unit.BYTES)),
-        tag("td", "measured by its backend at load", class_="ts-faint"),
-    )
-
-
-def _plain_line(name: str, size: float, words: str) -> Html:
-    number = span(human(size, Unit.BYTES), data_tip=raw_tip(size, Unit.BYTES))
-    return tag("tr", tag("td", name), tag("td", number), tag("td", words, class_="ts-faint"))
 
 
 def _rest_words(card: GpuCard) -> str:
@@ -211,16 +166,9 @@ def _rest_words(card: GpuCard) -> str:
         return f"no model placed here; process overhead ({human(ratio, Unit.RATIO)} of the GPU)"
     if card.several:
         return "models, contexts and other processes"
-    if not card.by_model:
+    if not card.memory.models:
         return "models too: no backend reports the memory of its models"
     return "contexts, caches, growth since the load, other processes"
-
-
-def _several_words() -> str:
-    return (
-        "Triton reports models' memory by device number and GPUs by uuid; which is which is not reported, "
-        "so models are not put on one of several GPUs here."
-    )
 
 
 def _age(card: GpuCard) -> Html | None:
@@ -290,22 +238,74 @@ def _of(used: float | None, total: float | None) -> str:
     return f"{human(used, Unit.BYTES)} of {human(total, Unit.BYTES)} ({human(used / total, Unit.RATIO)})"
 
 
-def model_memory(view: View) -> Html:
-    """Memory of every model by device as reported, for servers with several GPUs or none."""
-    rows = []
-    for row in view.report.models:
-        devices = row.signals.mapping("memory_bytes_by_device") or {}
-        rows += [
-            tag("tr", tag("td", link(row.key.label(), "model", view.filters.params(model=row.key.name))),
-                tag("td", human(size, Unit.BYTES)), tag("td", device, class_="ts-faint"))
-            for device, size in devices.items()
-        ]  # fmt: skip
-    without = sum(1 for row in view.report.models if not row.signals.mapping("memory_bytes_by_device"))
-    note = f"{without} of {len(view.report.models)} models: not reported by their backend" if without else ""
-    if not view.report.models:
-        return section("Memory per model", div("No model is known, so none reports it.", class_="ts-faint"))
-    body = tag("table", rows, class_="ts-facts") if rows else div(
-        "No backend reports it. ONNX Runtime and TensorRT do when Triton runs with "
-        "--backend-config=onnxruntime,triton-backend-memory-tracker=true.", class_="ts-faint"
-    )  # fmt: skip
-    return section("Memory per model", body, note=note)
+def other_gpus(view: View, known: Sequence[DeviceMemory]) -> Html | None:
+    """GPUs that Triton gives no figures of: known by the number a backend reports, or by NVML."""
+    if not known:
+        return None
+    parts: list[Html | None] = []
+    for one in known:
+        parts += [
+            div(one.device, span(f"on {one.server}", class_="ts-faint"), class_="ts-h"),
+            bar(one),
+            tag("table", rows(one, view, rest_words="contexts, caches, other programs"), class_="ts-facts"),
+            notes(one),
+        ]
+    return section("GPUs without figures of Triton", *parts)
+
+
+def machine_memory(view: View, machines: Sequence[DeviceMemory]) -> Html:
+    """Memory of the models on the machines themselves, where anything is known of it."""
+    shown = [one for one in machines if one.models or one.others]
+    if not shown:
+        found = [note for one in machines for note in one.notes]
+        why = found[0] if found else "No model is known, so none reports it."
+        return section("Memory of models on the machine", div(why, class_="ts-faint"))
+    parts: list[Html | None] = []
+    for one in shown:
+        words = "machine-wide: the system, its caches, other programs"
+        parts += [
+            div(f"on {one.server}", class_="ts-faint") if len(shown) > 1 else None,
+            div(attributed(one), class_="ts-known"),
+            bar(one, machine=True),
+            tag("table", rows(one, view, rest_words=words), class_="ts-facts"),
+            notes(one),
+        ]
+    return section("Memory of models on the machine", *parts)
+
+
+def untold(view: View, known: Sequence[DeviceMemory]) -> Html | None:
+    """Which models' memory nobody tells, on whatever device."""
+    told = {model.key for one in known for model in one.models}
+    ready = [
+        one for one in view.inventory.models if one.state in (None, ModelState.READY) and not one.ensemble
+    ]
+    silent = [one.key for one in ready if one.key not in told]
+    if not silent:
+        return None
+    names = ", ".join(key.label() for key in silent[:_NAMED])
+    more = f" and {len(silent) - _NAMED} more" if len(silent) > _NAMED else ""
+    words = f"{len(silent)} of {len(ready)} models: nothing tells what they hold ({names}{more})."
+    return div(words, class_="ts-more")
+
+
+def growth(found: Sequence[ReloadGrowth], view: View) -> Html | None:
+    """Models that hold more after each load than after the one before."""
+    if not found:
+        return None
+    lines = [
+        tag(
+            "tr",
+            tag("td", link(one.model, "model", view.filters.params(server=one.server, model=one.model))),
+            tag("td", f"+{human(one.grown_bytes, Unit.BYTES)}"),
+            tag("td", growth_words(one), class_="ts-faint"),
+        )
+        for one in found
+    ]
+    note = "its own processes hold more after each load than after the one before"
+    return section("Memory grows with reloads", tag("table", lines, class_="ts-facts"), note=note)
+
+
+def growth_words(one: ReloadGrowth) -> str:
+    """`217 MiB after the first of 4 loads, 367 MiB now (CPU)`."""
+    first, last = human(one.first_bytes, Unit.BYTES), human(one.last_bytes, Unit.BYTES)
+    return f"{first} after the first of {one.loads} loads, {last} now ({one.device})"

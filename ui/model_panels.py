@@ -97,28 +97,6 @@ def used_by(view: View, facts: ModelFacts) -> Html | None:
     return span("step of ", join(links, between=", ")) if links else None
 
 
-def memory(facts: ModelFacts) -> Html:
-    """Memory by device as its backend measured it at load."""
-    rows = facts.statistics.memory if facts.statistics is not None else None
-    if not rows:
-        why = (
-            "Not reported by its backend. ONNX Runtime and TensorRT can, with the memory tracker switched on."
-        )
-        return section("Memory", div(why, class_="ts-faint"))
-    places = {"GPU": "GPU", "CPU": "CPU", "CPU_PINNED": "pinned CPU memory"}
-    shown = [
-        _fact(
-            f"{places.get(row.kind, row.kind)} {row.device_id}"
-            if row.kind == "GPU"
-            else places.get(row.kind, row.kind),
-            human(row.byte_size, Unit.BYTES),
-            "measured at load",
-        )
-        for row in rows
-    ]
-    return section("Memory", tag("table", shown, class_="ts-facts"))
-
-
 def configuration(config: ModelConfig | None, *, details: bool, from_afar: bool = False) -> Html:
     """The effective configuration explained, then as it is; `from_afar`: known by Prometheus alone.
 

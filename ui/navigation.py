@@ -33,6 +33,7 @@ PAGES = (
     ),
     PageRow("model", "Model", ":material/deployed_code:", "Why is this model slow?", ("model", "version")),
     PageRow("gpu", "GPU & VRAM", ":material/memory:", "What fills the GPUs?"),
+    PageRow("capacity", "Capacity", ":material/fit_screen:", "What fits? Memory and instances."),
     PageRow(
         "repository",
         "Repository",

@@ -54,8 +54,9 @@ def test_models_memory_is_put_on_the_only_gpu_and_the_rest_is_unattributed(open_
         statistics=[text(CASES / "e03_stats_memory_empty.json")],
     )
     page = open_page(process, "gpu")
-    assert "bravo" in page.words("model_memory") and "2 GiB" in page.words("model_memory")
-    assert "1 of 2 models: not reported by their backend" in page.words("model_memory")
+    gpu = page.words("bar_0")
+    assert "bravo v1 ≥ 2 GiB reported measured by its backend at load" in gpu
+    assert "1 of 2 models: nothing tells what they hold (alpha v1)." in page.words("model_memory")
 
 
 def test_several_gpus_are_not_given_models_by_guess(open_page) -> None:

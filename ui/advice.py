@@ -1,0 +1,196 @@
+"""The advice card of the Model page: what other settings would bring, from what production showed."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import runtime
+from history.inventory import ModelFacts
+from signals.advice import Advice, Aim, Proposal, Range, advise, batcher_of, config_lines
+from signals.advice_book import Checked
+from signals.batch_time import LEAST_EXECUTIONS, BatchTime, SizeTime
+from signals.batcher import BatcherConfig
+from telemetry.identity import ModelKey
+from telemetry.units import Unit, human
+from ui.format import clock
+from ui.html import Child, Html, copy_button, div, link, span, tag
+from ui.memory_view import holdings_of
+from ui.model_panels import section
+from ui.production import LEAST_TRAFFIC_SECONDS, TRAFFIC_SECONDS, batch_time, observed
+from ui.view import View
+
+KEEP_SECONDS = 30.0
+"""An advice takes a good part of a second: it is worked out anew so often at most, for all viewers."""
+MAX_MODEL_ERROR = 0.30
+"""Where the simulation is further than this from the queue that was measured, nothing is promised."""
+_NOTE = "simulated from the last hour's executions and the last minutes' traffic"
+_lock = threading.Lock()
+_kept: dict[tuple[ModelKey, BatcherConfig], tuple[float, Advice]] = {}
+
+
+def advice_card(view: View, facts: ModelFacts) -> Html | None:
+    """The card; None for models whose queue is not Triton's."""
+    now = batcher_of(facts.config) if facts.config is not None else None
+    if now is None:
+        return None
+    fitted, sizes = batch_time(view, facts.key)
+    if fitted is None:
+        return section("Advice", div(_unfitted(sizes, now), class_="ts-faint"))
+    checked = _checked(view, facts.key, now)
+    advice = _advice(view, facts.key, now, fitted)
+    if advice is None:
+        why = f"No request in the last {TRAFFIC_SECONDS / 60:.0f} minutes: advice rests on traffic."
+        return section("Advice", _curve(fitted), div(why, class_="ts-faint"), checked)
+    return section(
+        "Advice", _curve(fitted), _described(advice), *_proposals(advice, view, facts), checked, note=_NOTE
+    )
+
+
+def _advice(view: View, key: ModelKey, now: BatcherConfig, fitted: BatchTime) -> Advice | None:
+    with _lock:
+        known = _kept.get((key, now))
+        if known is not None and time.monotonic() - known[0] < KEEP_SECONDS:
+            return known[1]
+        seen = observed(view, key, _since_change(view, key, now))
+        if seen is None:
+            return None
+        advice = advise(fitted, now, seen)
+        _kept[key, now] = (time.monotonic(), advice)
+    runtime.current().advice.give(key, advice, view.now)
+    return advice
+
+
+def _since_change(view: View, key: ModelKey, now: BatcherConfig) -> float:
+    """Traffic under another configuration is left out: seconds to look back."""
+    prediction = runtime.current().advice.prediction(key, now, view.now)
+    if prediction is None:
+        return TRAFFIC_SECONDS
+    return min(TRAFFIC_SECONDS, max(LEAST_TRAFFIC_SECONDS, view.now - prediction.since))
+
+
+def _unfitted(sizes: tuple[SizeTime, ...], now: BatcherConfig) -> str:
+    if now.max_batch_size < 2:
+        return (
+            "The model takes no batches (max_batch_size below 2), so only the number of instances is left to "
+            "set: Capacity says how many a rate needs."
+        )
+    known = ", ".join(str(one.batch_size) for one in sizes) or "none"
+    return (
+        f"The time of an execution by batch size is not known yet: two sizes must have been executed "
+        f"{LEAST_EXECUTIONS} times within the last hour (executed: {known}). A load run with several clients "
+        "shows more sizes."
+    )
+
+
+def _curve(fitted: BatchTime) -> Html:
+    error = f", ±{human(fitted.error_ratio, Unit.RATIO)}" if fitted.error_ratio is not None else ""
+    words = (
+        f"An execution takes {human(fitted.fixed_us, Unit.US)} + {human(fitted.per_row_us, Unit.US)} a row "
+        f"(sizes {fitted.smallest} to {fitted.largest}{error})."
+    )
+    tip = f"T(b) = a + c·b over {human(fitted.executions, Unit.COUNT)} executions of the last hour"
+    return div(words, data_tip=tip)
+
+
+def _described(advice: Advice) -> Html:
+    arrivals = advice.arrivals
+    traffic = (
+        f"about {arrivals.clients} clients that wait for their answers"
+        if arrivals.clients is not None
+        else f"random arrivals, {human(arrivals.rate_per_second, Unit.PER_SECOND)}"
+    )
+    queue = human(advice.observed.queue_us_mean, Unit.US)
+    simulated = human(advice.described.queue_us_mean, Unit.US)
+    return div(
+        f"Taken as {traffic}: simulated queue {simulated}, measured {queue}.",
+        class_="ts-faint",
+        data_tip="Assumed: requests alike, none refused, instances do not slow each other down.",
+    )
+
+
+def _proposals(advice: Advice, view: View, facts: ModelFacts) -> list[Html]:
+    off = advice.model_error_ratio
+    if off is not None and off > MAX_MODEL_ERROR:
+        words = (
+            f"The simulation is {human(off, Unit.RATIO)} off the measured queue: something else keeps "
+            "requests waiting (a busy machine, bursts, other models), so nothing is promised."
+        )
+        return [div(words, class_="ts-faint")]
+    if not advice.proposals:
+        return [div("No other setting would gain 10 % or more.", class_="ts-faint")]
+    return [_proposal(one, advice, view, facts) for one in advice.proposals]
+
+
+def _proposal(one: Proposal, advice: Advice, view: View, facts: ModelFacts) -> Html:
+    kinds = [group.kind for group in facts.config.instance_groups] if facts.config is not None else []
+    lines = config_lines(one.config, advice.now, kinds[0] if kinds else "")
+    gains = [_gain("queue", advice.observed.queue_us_mean, one.queue_us, Unit.US)]
+    if advice.aim is Aim.THROUGHPUT:
+        rate = advice.observed.requests_per_second
+        gains.insert(0, _gain("requests", rate, one.requests_per_second, Unit.PER_SECOND))
+    price = _price(one, advice, view, facts)
+    return div(
+        div(", ".join(one.changes(advice.now)), class_="ts-name"),
+        tag("table", gains, price, class_="ts-facts"),
+        tag(
+            "details",
+            tag("summary", "config.pbtxt"),
+            tag("pre", lines, class_="ts-pre"),
+            copy_button(lines),
+            class_="ts-fold",
+        ),
+        class_="ts-advice",
+    )
+
+
+def _gain(name: str, now: float, then: Range, unit: Unit) -> Html:
+    words = f"{human(now, unit)} → {human(then.middle, unit)}"
+    between = f"{human(then.low, unit)} to {human(then.high, unit)}"
+    return tag("tr", tag("td", name), tag("td", words), tag("td", between, class_="ts-faint"))
+
+
+def _price(one: Proposal, advice: Advice, view: View, facts: ModelFacts) -> Html | None:
+    more = one.config.instances - advice.now.instances
+    if more <= 0:
+        return None
+    held = [held for held in holdings_of(view, facts.key) if not held.estimated]
+    sizes = [f"{human(more * one.shown.bytes / advice.now.instances, Unit.BYTES)}" for one in held]
+    cost: Child = "+" + " and ".join(sizes) if sizes else "memory not known"
+    fits = link("does it fit?", "capacity", view.filters.params(server=facts.key.server))
+    return tag("tr", tag("td", "memory"), tag("td", cost), tag("td", fits))
+
+
+def _checked(view: View, key: ModelKey, now: BatcherConfig) -> Html | None:
+    """What was predicted of the configuration in force, against what came of it."""
+    book = runtime.current().advice
+    prediction = book.prediction(key, now, view.now)
+    if prediction is None:
+        return None
+    since = view.now - prediction.since
+    if since < LEAST_TRAFFIC_SECONDS:
+        return div(
+            "The configuration has just changed: its prediction is checked in a moment.", class_="ts-faint"
+        )
+    found = book.checked(key, now, observed(view, key, min(TRAFFIC_SECONDS, since)), view.now)
+    return None if found is None else _verdict(found)
+
+
+def _verdict(found: Checked) -> Html:
+    promised, before = found.prediction.promised, found.prediction.before
+    rate, queue = found.check.throughput_error_ratio, found.check.queue_error_ratio
+    parts = [
+        f"requests predicted {human(promised.requests_per_second.middle, Unit.PER_SECOND)}"
+        + (f", {human(rate, Unit.RATIO)} off" if rate is not None else ""),
+        f"queue predicted {human(promised.queue_us.middle, Unit.US)}"
+        + (f", {human(queue, Unit.RATIO)} off" if queue is not None else ""),
+    ]
+    verdict = "as predicted" if found.check.within else "not as predicted"
+    changed = ", ".join(promised.changes(before.now)) or "the configuration changed"
+    return div(
+        span(
+            f"Checked since {clock(found.prediction.since)}: {verdict}.",
+            class_=None if found.check.within else "ts-warn",
+        ),
+        f" {changed}; {'; '.join(parts)}.",
+    )
