@@ -95,7 +95,8 @@ class Control:
         Actions on the repository bring their own work; a test request or a load run hands it in.
         Raises NotAllowed, AlreadyRunning, InvalidRequest or NotRecorded when nothing was begun.
         """
-        self.policy.check(action, by=by)
+        action = replace(action, who=by.name, how=by.how.value)
+        self._check_right(action, by)
         self._check_reason(action)
         if reason := self._refusal(action.server, action.kind):
             raise NotAllowed(reason)
@@ -106,13 +107,22 @@ class Control:
             action, work = with_before(action, self.policy.check(action, by=by), due), set_log_level
         if work is None:
             raise InvalidRequest(f"Nothing to do was given for this {action.kind.value}.")
-        return self._performer.perform(replace(action, who=by.name, how=by.how.value), work, by=by)
+        return self._performer.perform(action, work, by=by)
 
     def _refusal(self, server_id: str, kind: ActionKind) -> str:
         """Why nothing of this kind can be sent there now, whoever asks; "" if it can."""
         # A request that changes nothing may go to any of several servers.
         changes = kind.changes_repository or kind is ActionKind.LOG_LEVEL
         return self.journal.refusal() or (self._doubt(server_id) if changes else "")
+
+    def _check_right(self, action: Action, by: Identity) -> None:
+        try:
+            self.policy.check(action, by=by)
+        except NotAllowed as error:
+            # A server nobody configured may have any name: no label of a counter is made of it.
+            if self.policy.server(action.server) is not None:
+                self.journal.deny(action, error.sentence)
+            raise
 
     def _check_reason(self, action: Action) -> None:
         if self.needs_reason(action.server, action.kind) and not action.why.strip():

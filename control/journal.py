@@ -27,6 +27,7 @@ from control.journal_lines import (
     SETTLED,
     Line,
     begin_line,
+    denied_line,
     encoded,
     end_line,
     intend_line,
@@ -180,6 +181,16 @@ class Journal:
         self._tell(record)
         self._settle_with(record)
         return record
+
+    def deny(self, action: Action, sentence: str) -> None:
+        """Tell of an action that was asked for without the right to it.
+
+        Only on standard output and in the counts: whoever has no right must not be able to push what was
+        really done out of the journal.
+        """
+        self._say(encoded(denied_line(action, self._clock(), sentence), self._secrets()))
+        with self._lock:
+            self._counts[action.server, str(action.kind), str(Outcome.REFUSED)] += 1
 
     def get(self, record_id: int) -> Record:
         """One record as it stands; KeyError for one that was never begun or was forgotten."""

@@ -4,6 +4,7 @@
     end      written after it: the same, the outcome in words, whether it was sent, seconds, memory
     intend   a configuration was changed for a while and must be put back
     settled  it was put back, or nothing is left to put back
+    denied   somebody without the right asked for it: on standard output alone, id 0
 
 A line never holds a tensor, a model's configuration, or a value of the headers that servers are called with.
 """
@@ -19,7 +20,7 @@ from control.actions import Action, ActionKind, MemoryChange, Outcome, Record
 from control.restoration import PendingRestoration, Restoration
 
 FORMAT = 1
-BEGIN, END, INTEND, SETTLED = "begin", "end", "intend", "settled"
+BEGIN, END, INTEND, SETTLED, DENIED = "begin", "end", "intend", "settled", "denied"
 MAX_TEXT = 2000
 """Characters of any one text; what is cut off ends in an ellipsis."""
 HIDDEN = "[secret]"
@@ -65,6 +66,17 @@ def end_line(record: Record) -> Line:
             {"where": one.where, "before_bytes": one.before_bytes, "after_bytes": one.after_bytes}
             for one in record.memory
         ],
+    }
+
+
+def denied_line(action: Action, at: float, sentence: str) -> Line:
+    """The line about an action that was asked for without the right to it."""
+    return {
+        **_head(DENIED, 0, at),
+        **_what(action),
+        "outcome": str(Outcome.REFUSED),
+        "result": sentence,
+        "sent": False,
     }
 
 

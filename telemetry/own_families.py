@@ -54,8 +54,8 @@ ACTIONS = OwnFamily(
     "tritonscope_actions",
     Kind.COUNTER,
     ("server", "kind", "outcome"),
-    "Actions of this process that have ended; outcome: done, refused, failed, stopped, unknown. "
-    "Absent while control is off",
+    "Actions of this process that have ended; outcome: done, refused (nothing was sent; also without the "
+    "right), failed, stopped, unknown. Absent while control is off",
 )
 ACTIONS_RUNNING = OwnFamily(
     "tritonscope_actions_running",

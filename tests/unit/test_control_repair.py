@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from control.journal import Journal
 from control.journal_file import JournalFile
 from control.performer import Course, Job, Work
 from control.restoration import Restoration
-from telemetry.access import LOCAL, PROCESS, Identity
+from telemetry.access import LOCAL, NOBODY, PROCESS, Identity
 from telemetry.errors import InvalidRequest, NotAllowed, Unreachable
 from telemetry.facts import IndexEntry, ModelConfig, ModelState, ModelStatistics
 from telemetry.identity import Server
@@ -156,3 +157,19 @@ def test_a_reason_is_asked_for_where_the_settings_say_so(path: Path) -> None:
     assert not Noting(Lab(), path.with_name("other")).needs_reason("lab", ActionKind.UNLOAD)
     with pytest.raises(InvalidRequest, match=r"Say why: .* for every unload on lab\. Nothing was sent\."):
         Control.perform(control, Action(ActionKind.UNLOAD, "lab", "alpha", why=" "), by=LOCAL)
+
+
+def test_who_asks_without_the_right_is_told_of_on_stdout_and_cannot_fill_the_journal(path: Path) -> None:
+    control = Noting(Lab(), path)
+    said: list[str] = []
+    control.journal._echo = said.append
+    for server in ("lab", "no-such-server"):
+        with pytest.raises(NotAllowed):
+            Control.perform(control, Action(ActionKind.UNLOAD, server, "alpha"), by=NOBODY)
+    (line,) = map(json.loads, said)
+    assert (line["event"], line["who"], line["how"], line["what"], line["sent"]) == (
+        "denied", "anonymous", "not signed in", "unload", False,
+    )  # fmt: skip
+    assert control.journal.counts() == {("lab", "unload", "refused"): 1}
+    assert not path.exists()
+    assert control.records() == ()
