@@ -7,6 +7,7 @@ from telemetry.identity import ModelKey
 from telemetry.reasons import reason_line
 from telemetry.units import Unit, human, human_duration
 from triage.finding import Severity
+from ui.drift import drift_badge
 from ui.format import COLLECTING, since
 from ui.html import Child, Html, join, span
 from ui.model_panels import used_by
@@ -91,4 +92,5 @@ def facts_line(view: View, key: ModelKey) -> list[Child]:
         if facts.state is ModelState.READY and facts.reason:
             tip = f"The version before still serves. {reason_line(facts.reason)}"
             parts.append(span("update failed", class_="ts-badge ticket", data_tip=tip))
+        parts.append(drift_badge(facts))
     return parts

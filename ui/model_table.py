@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from charts.palette import model_color
 from signals.definition import Level
 from telemetry.units import NOT_REPORTED, Unit, human
+from ui.drift import drift_badge
 from ui.filters import Filters
 from ui.format import formula, raw_tip
 from ui.html import Child, Html, div, join, link, span, tag
@@ -131,6 +132,7 @@ def _name(row: ModelRow, filters: Filters, several_servers: bool) -> Html:
         tag("i", class_="ts-swatch", style=f"--ts-swatch:{model_color(key.name)}"),
         link(key.name, "model", params, class_="ts-name", data_tip=key.name if len(key.name) > 30 else None),
         span(f"v{key.version}{server}" if key.version else server, class_="ts-faint"),
+        drift_badge(row.facts),
         class_="ts-model",
     )
 

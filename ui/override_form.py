@@ -82,15 +82,9 @@ def _difference(asked: Asked, running: ModelConfig, wanted: Mapping[str, Any], r
     from_file = {change.path: change.before for change in drift.changes} if drift else {}
     paths = [*made, *(path for path in from_file if path not in made)]
     rows = [_row(path, made.get(path), from_file, running.raw) for path in paths]
-    table = tag(
-        "table",
-        tag(
-            "thead",
-            tag("tr", [tag("th", name) for name in ("field", "its file", "runs now", "to be loaded")]),
-        ),
-        tag("tbody", rows),
-        class_="ts-facts",
-    )
+    heads = [tag("th", name) for name in ("field", "its file", "runs now", "to be loaded")]
+    cells = tag("table", tag("thead", tag("tr", heads)), tag("tbody", rows), class_="ts-table")
+    table = div(cells, class_="ts-scroll")
     said = div(
         span("NOT VALID", class_="ts-tag"), div(refusal, class_="ts-sentence"), class_="ts-finding ticket"
     )

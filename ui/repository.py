@@ -13,7 +13,7 @@ from telemetry.actions import ActionKind, Record
 from telemetry.ensembles import missing_steps
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey, version_number
-from telemetry.load_errors import explain_reason, remedy_of
+from telemetry.load_errors import POLL_FAILED, explain_reason, load_error, poll_failure, remedy_of
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui import confirm
 from ui.drift import drift_badge, drift_of
@@ -27,7 +27,7 @@ OFF = "Control is switched off in the settings: this page only shows."
 PAGE_ROWS = 100
 _LABELS = {ActionKind.OVERRIDE: "configure"}
 _SMALL = "font-size:.84rem;font-weight:400"
-_COLUMNS = (("model", "24%"), ("state", "17%"), ("reason", "27%"))
+_COLUMNS = (("model", "21%"), ("state", "15%"), ("reason", "24%"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,14 @@ def rows(view: View, wanted: str) -> list[RepositoryRow]:
         key=lambda one: (one.key.server, one.key.name, -version_number(one.key.version)),
     )
     control = runtime.current().control
+    refused = _refused_configs(models)
     made, seen = [], set()
     for one in models:
         model = (one.key.server, one.key.name)
         signals = figures[one.key].signals if one.key in figures else None
         running = control.running(*model) if control is not None and model not in seen else None
         state, class_, why = words_of(one, {name for server, name in ready if server == one.key.server})
+        why = refused.get(model, why)
         made.append(
             RepositoryRow(
                 one, model not in seen, state, class_, why,
@@ -88,6 +90,23 @@ def rows(view: View, wanted: str) -> list[RepositoryRow]:
         )  # fmt: skip
         seen.add(model)
     return made
+
+
+def _refused_configs(models: Sequence[ModelFacts]) -> dict[tuple[str, str], str]:
+    """Why the last load of a model was refused, for those whose index entry says nothing: from the log."""
+    files, logs = runtime.current().files, {}
+    found = {}
+    for one in models:
+        if one.state is not ModelState.NEVER_LOADED:
+            continue
+        server, name = one.key.server, one.key.name
+        if server not in logs:
+            logs[server] = files.log_tail(server) or ""
+        logged = poll_failure(logs[server], name)
+        if logged is not None:
+            error = load_error(name, POLL_FAILED, logged)
+            found[server, name] = f"refused when it was last read: {error.what}. {error.remedy}"
+    return found
 
 
 def words_of(facts: ModelFacts, ready: set[str]) -> tuple[str, str, str]:
