@@ -37,8 +37,8 @@ from triage.rulebook import Rulebook, load_rulebook
 from triage.with_figures import WithFigures
 
 if TYPE_CHECKING:
-    from control.actions import Record
     from control.facade import Control
+    from telemetry.actions import Record
 
 
 class Runtime(WithFigures):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from control.actions import Action, ActionKind, Record
 from control.journal import Journal
 from control.log_level import LogReturns, set_log_level, with_before
 from control.performer import Job, Performer, Work
@@ -18,6 +17,7 @@ from control.repository_watcher import Watcher
 from control.saved_requests import SavedRequests
 from control.several import Several
 from telemetry.access import Identity
+from telemetry.actions import Action, ActionKind, Record
 from telemetry.errors import InvalidRequest, NotAllowed
 from telemetry.identity import Server
 

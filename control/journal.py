@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from control.actions import Action, ActionKind, Conclusion, Outcome, Record
 from control.journal_file import JournalFile
 from control.journal_lines import (
     BEGIN,
@@ -36,6 +35,7 @@ from control.journal_lines import (
     settled_line,
 )
 from control.restoration import PendingRestoration, Restoration
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
 from telemetry.errors import NotRecorded
 from telemetry.scrape import Notice
 

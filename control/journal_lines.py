@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from control.actions import Action, ActionKind, MemoryChange, Outcome, Record
 from control.restoration import PendingRestoration, Restoration
+from telemetry.actions import Action, ActionKind, MemoryChange, Outcome, Record
 
 FORMAT = 1
 BEGIN, END, INTEND, SETTLED, DENIED = "begin", "end", "intend", "settled", "denied"

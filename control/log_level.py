@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from control.actions import Action, ActionKind, Conclusion, Outcome, Record
 from control.performer import Course
 from control.wording import source_sentence
 from telemetry.access import PROCESS
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
 from telemetry.errors import ControlError, InvalidRequest, SourceError, WrongContent
 from telemetry.identity import Server
 from telemetry.transport import Transport, host_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from control.actions import MemoryChange
+from telemetry.actions import MemoryChange
 from telemetry.memory import MemoryReading
 
 

@@ -9,10 +9,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from traceback import format_exc
 
-from control.actions import Action, ActionKind, Conclusion, Outcome, Record
 from control.journal import Journal
 from control.policy import Policy
 from telemetry.access import Identity, Right
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
 from telemetry.errors import AlreadyRunning, NotRecorded, TritonscopeError
 from telemetry.identity import Server
 

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from control.actions import Action, ActionKind
 from telemetry.access import How, Identity, Right
+from telemetry.actions import Action, ActionKind
 from telemetry.errors import NotAllowed
 from telemetry.identity import Server, is_http_addressable
 

@@ -6,10 +6,10 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from control.actions import Action, ActionKind, Outcome
 from control.ports import ServerReader
 from control.restoration import PendingRestoration
 from telemetry.access import PROCESS
+from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.errors import AlreadyRunning, ControlError, SourceError
 from telemetry.facts import IndexEntry, ModelState
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.memory_change import memory_changes
 from control.override import check_override, raw_config
 from control.performer import Course
@@ -23,6 +22,7 @@ from control.repository_watch import (
 )
 from control.repository_watcher import Watcher, still_serving
 from control.triton_calls import load_call, unload_call
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.config_diff import journal_parameters
 from telemetry.errors import InvalidRequest, TritonscopeError
 from telemetry.facts import ModelState

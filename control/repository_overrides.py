@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from control.actions import Conclusion, Outcome
 from control.override import check_override, raw_config
 from control.performer import Course
 from control.repository_watch import Index, LoadWatch, UnloadWatch, ready_models, states_of
 from control.repository_watcher import Watcher, still_serving
 from control.triton_calls import load_call, unload_call
 from control.wording import source_sentence
+from telemetry.actions import Conclusion, Outcome
 from telemetry.config_diff import changes_between, in_words
 from telemetry.errors import InvalidRequest, SourceError
 from telemetry.facts import ModelState

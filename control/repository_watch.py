@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from control.actions import Conclusion, Outcome
 from control.triton_calls import CallState
+from telemetry.actions import Conclusion, Outcome
 from telemetry.facts import IndexEntry, ModelState
 from telemetry.load_errors import index_error
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from control.actions import ActionKind, Conclusion, Outcome
 from control.performer import Course
 from control.policy import CONTROL_REFUSED, EXPLICIT, NONE_OR_POLL
 from control.ports import NoFiles, ServerFiles, ServerReader
 from control.repository_watch import Index, Patience, ready_models, states_of
 from control.triton_calls import CallState, RepositoryCall
 from control.wording import NOT_EXPLICIT_MARK, server_text, source_sentence
+from telemetry.actions import ActionKind, Conclusion, Outcome
 from telemetry.errors import InvalidRequest, SourceError
 from telemetry.facts import ModelState
 from telemetry.load_errors import POLL_FAILED, load_error, poll_failure

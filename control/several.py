@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from control.actions import Action, Outcome, Record
 from control.performer import Job
 from telemetry.access import Identity
+from telemetry.actions import Action, Outcome, Record
 from telemetry.errors import ControlError
 
 AT_A_TIME = 2

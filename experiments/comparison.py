@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from control.actions import Action, ActionKind, Conclusion, Outcome, Record
 from control.config_diff import changes_between, in_words
 from control.override import raw_config
 from control.performer import Work
@@ -22,6 +21,7 @@ from experiments.plan import LoadPlan
 from experiments.report import RunKind
 from experiments.session import Session, Wanted, work_of
 from telemetry.access import Identity
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
 from telemetry.errors import ActionFailed, AlreadyRunning, NotAllowed, SourceError, TritonscopeError
 from telemetry.facts import ModelConfig
 from telemetry.units import Unit, human, significant

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from control.actions import Conclusion
 from control.performer import Work
 from experiments.measure import headline
 from experiments.plan import LoadPlan
 from experiments.report import RunKind
 from experiments.session import Session, Wanted, work_of
+from telemetry.actions import Conclusion
 
 
 def load_run_work(wanted: Wanted, plan: LoadPlan) -> Work:

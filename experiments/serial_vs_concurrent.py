@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from control.actions import Conclusion
 from control.performer import Work
 from experiments.measure import Measurement
 from experiments.plan import LoadPlan
 from experiments.report import RunKind
 from experiments.session import Session, Wanted, work_of
+from telemetry.actions import Conclusion
 from telemetry.errors import InvalidRequest
 from telemetry.facts import ModelConfig
 from telemetry.units import significant

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from control.actions import Conclusion, Outcome
 from control.facade import Control
 from control.generate import responses
 from control.inference import InferenceRequest, Way, check_request, infer
@@ -20,6 +19,7 @@ from experiments.plan import LoadPlan
 from experiments.report import RunKind, RunProgress, RunReport
 from experiments.server_side import LoadReader
 from experiments.wire import check_way
+from telemetry.actions import Conclusion, Outcome
 from telemetry.errors import SourceError
 from telemetry.facts import ModelConfig
 from telemetry.units import Unit, human

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from control.actions import Conclusion
 from control.performer import Work
 from experiments.measure import Measurement
 from experiments.plan import MAX_CONNECTIONS, LoadPlan, Loop
 from experiments.report import RunKind
 from experiments.serial_vs_concurrent import config_notes
 from experiments.session import Session, Wanted, work_of
+from telemetry.actions import Conclusion
 from telemetry.errors import InvalidRequest
 from telemetry.units import Unit, human, significant
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from control.actions import Record
 from control.facade import Control
 from control.journal import Journal, say_on_stdout
 from control.journal_file import JournalFile
@@ -12,6 +11,7 @@ from control.ports import ServerFiles
 from control.saved_requests import SavedRequests
 from experiments.fresh_reader import FreshReader
 from experiments.memory_reader import FreshMemoryReader
+from telemetry.actions import Record
 from telemetry.identity import Server
 from telemetry.journal_choice import JournalChoice
 from telemetry.saved_requests_choice import SavedRequestsChoice

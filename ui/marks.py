@@ -14,7 +14,7 @@ from ui.person import me
 from ui.view import View
 
 if TYPE_CHECKING:
-    from control.actions import Record
+    from telemetry.actions import Record
 
 _WORDS = {
     EventKind.LOAD: "load",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from control.actions import Action, ActionKind, Outcome
 from control.facade import Control
 from control.inference import InferenceRequest, Tensor
 from control.performer import Job, Work
@@ -13,6 +12,7 @@ from experiments.fresh_reader import FreshReader
 from experiments.report import RunReport
 from experiments.session import Wanted
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.identity import Server
 
 LIMIT_SECONDS = 90.0

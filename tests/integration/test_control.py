@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from control.actions import Action, ActionKind, Outcome
 from control.policy import CONTROL_REFUSED
 from control.repository_watch import Patience
 from sandbox.repository import FAULT_MODELS
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.errors import AlreadyRunning
 from telemetry.facts import ModelState
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, answer, floats, started_lab

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from control.actions import Action, ActionKind, Outcome
 from control.facade import Control
 from control.inference import InferenceRequest, Tensor, check_request
 from control.test_requests import test_request_work
 from experiments.fresh_reader import FreshReader
 from sandbox.repository import FAULT_MODELS
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.errors import InvalidRequest, SourceError
 from telemetry.facts import ModelConfig
 from telemetry.identity import Server

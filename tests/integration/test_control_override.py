@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from control.actions import Action, ActionKind, Outcome, Record
 from control.override import Override, QueuePolicy, override_config
 from sandbox.repository import FAULT_MODELS
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Outcome, Record
 from telemetry.facts import ModelState
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, answer, floats, started_lab
 

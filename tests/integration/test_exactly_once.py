@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from control.actions import Action, ActionKind, Outcome, new_token
 from control.facade import Control
 from control.journal import Journal
 from control.journal_file import JournalFile
 from sandbox.repository import FAULT_MODELS
 from telemetry.access import ALL_RIGHTS, ANY_SERVER, How, Identity
+from telemetry.actions import Action, ActionKind, Outcome, new_token
 from telemetry.errors import AlreadyRunning
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, started_lab
 
@@ -30,7 +30,7 @@ CLICKS = 5
 SECOND_PROCESS = """
 import json
 import runtime
-from control.actions import Action, ActionKind
+from telemetry.actions import Action, ActionKind
 from settings import load_settings
 from telemetry.access import LOCAL
 from telemetry.errors import ControlError

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from control.actions import Action, ActionKind, Outcome
 from control.inference import InferenceRequest, Tensor
 from experiments.report import RunProgress, RunReport
 from experiments.serial_vs_concurrent import serial_vs_concurrent_work, speedup
 from sandbox import Sandbox, SandboxOptions
 from sandbox.repository import FAULT_MODELS
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.errors import AlreadyRunning
 from tests.counting_proxy import CountingProxy
 from tests.integration.load_bench import LIMIT_SECONDS, Bench

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from control.actions import ActionKind, Outcome
 from control.facade import Control
 from control.journal import Journal
 from control.journal_file import JournalFile
 from control.override import raw_config
+from telemetry.actions import ActionKind, Outcome
 from telemetry.errors import SourceError
 from telemetry.facts import ModelState
 from tests.integration.conftest import Until
@@ -29,7 +29,7 @@ COMPARING = """
 import sys
 from pathlib import Path
 import numpy as np
-from control.actions import Action, ActionKind
+from telemetry.actions import Action, ActionKind
 from control.facade import Control
 from control.inference import InferenceRequest, Tensor
 from control.journal import Journal

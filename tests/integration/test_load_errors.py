@@ -9,9 +9,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from control.actions import Action, ActionKind, Outcome
 from control.wording import server_text
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.load_error_rows import ROWS
 from telemetry.load_errors import load_error, poll_failure
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, started_lab

@@ -12,7 +12,6 @@ import pytest
 import requests
 
 import runtime
-from control.actions import ActionKind, Outcome
 from control.config_diff import changes_between
 from control.override import GroupWish, Override
 from control.performer import Work
@@ -27,6 +26,7 @@ from experiments.sweep import knee, sweep_work
 from sandbox import Sandbox, SandboxOptions
 from settings import Settings
 from telemetry.access import LOCAL
+from telemetry.actions import ActionKind, Outcome
 from telemetry.identity import Server
 from telemetry.journal_choice import JournalChoice
 from tests.counting_proxy import CountingProxy
@@ -245,7 +245,7 @@ from settings import Settings
 from telemetry.access import LOCAL
 from telemetry.identity import Server
 from telemetry.journal_choice import JournalChoice
-from control.actions import Action, ActionKind
+from telemetry.actions import Action, ActionKind
 from experiments.arms import batching_arms
 from experiments.comparison import comparison_work
 from experiments.plan import LoadPlan

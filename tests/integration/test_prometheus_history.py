@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from control.actions import ActionKind
 from history.promapi import PrometheusApi
 from history.promapi_feed import Feed
 from history.promapi_fetch import Fetcher
@@ -25,6 +24,7 @@ from signals.definition import Definition, Level
 from signals.definitions import DEFINITIONS
 from signals.facts import SignalFacts
 from telemetry.access import LOCAL
+from telemetry.actions import ActionKind
 from telemetry.identity import ModelKey, Server
 from telemetry.prometheus_endpoint import PrometheusEndpoint
 from telemetry.scrape import Source

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import requests
 
-from control.actions import ActionKind, Outcome
 from control.grpc_client import infer_over_grpc
 from control.inference import InferenceRequest, Tensor, Way
 from control.request_error_rows import ROWS
 from control.request_errors import Explained, explain
 from control.request_parameters import RESERVED_PREFIX
 from sandbox.repository import FAULT_MODELS
+from telemetry.actions import ActionKind, Outcome
 from telemetry.errors import ActionFailed, InvalidRequest
 from tests.integration.conftest import Until
 from tests.integration.request_lab import find_grpc, started_request_lab, text

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from control.actions import Action, ActionKind, Outcome, Record
 from control.expected_answers import Mode, compare, expected_of
 from control.inference import InferenceRequest, Reply, SequenceStep, Tensor, Way
 from control.performer import Job
@@ -27,6 +26,7 @@ from control.tensor_files import as_raw
 from control.tensors import DATATYPES, numpy_dtype
 from control.test_requests import TestAnswer, send_one, test_request_work, ways_for
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Outcome, Record
 from telemetry.errors import InvalidRequest
 from tests.integration.request_lab import find_grpc, number, started_request_lab, text
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, answer, floats

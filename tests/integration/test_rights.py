@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.performer import Course, Work
 from sandbox import Sandbox, SandboxOptions
 from telemetry.access import ALL_RIGHTS, ANY_SERVER, LOCAL, NOBODY, VIEWER, How, Identity, Right
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import InvalidRequest, NotAllowed, Restricted
 from telemetry.identity import Server
 from telemetry.transport import Transport

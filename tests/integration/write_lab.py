@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from control.actions import Action, ActionKind, Record
 from control.facade import Control
 from control.inference import InferenceRequest, Tensor, Way
 from control.performer import Job
@@ -18,6 +17,7 @@ from experiments.fresh_reader import FreshReader
 from sandbox import Sandbox, SandboxOptions
 from sandbox.options import ControlMode
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Record
 from telemetry.facts import ModelState
 from telemetry.identity import Server
 from tests.counting_proxy import CountingProxy

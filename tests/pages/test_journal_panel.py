@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from control.actions import Action, ActionKind, Conclusion, MemoryChange, Outcome
 from control.journal import Journal
 from control.journal_export import as_csv, as_json_lines
 from control.journal_file import JournalFile
 from control.restoration import Restoration
 from telemetry.access import How, Identity, Right
+from telemetry.actions import Action, ActionKind, Conclusion, MemoryChange, Outcome
 from tests.pages.write_side import NotingControl, install, open_page, panel
 
 VIEWER = Identity("vic", How.PASSWORD, {"lab": frozenset({Right.VIEW})})

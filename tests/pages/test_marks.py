@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import runtime
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.journal import Journal
 from history.events import Event, EventKind
 from telemetry.access import ALL_RIGHTS, LOCAL, NOBODY, How, Identity, Right
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.identity import ModelKey
 from ui import marks as marks_module
 from ui.marks import marks

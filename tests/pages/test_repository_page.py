@@ -8,10 +8,10 @@ import threading
 import pytest
 import streamlit as st
 
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.performer import Course
 from control.policy import CONTROL_REFUSED, NONE_OR_POLL
 from telemetry.access import LOCAL, Identity
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import AlreadyRunning
 from tests.pages.write_side import NotingControl, install, open_page, panel
 from ui import confirm, repository

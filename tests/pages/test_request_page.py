@@ -10,10 +10,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Button
 
-from control.actions import ActionKind, Conclusion, Outcome
 from control.inference import Reply, Tensor
 from control.server_split import ModelSplit, ServerSplit
 from control.test_requests import TestAnswer
+from telemetry.actions import ActionKind, Conclusion, Outcome
 from tests.pages.write_side import NotingControl, install, open_page, panel
 
 SPLIT = ModelSplit("fast_add", "1", 1, 0, 1, 1, 1310.0, 577.0, 32.0, 657.0, 43.8, {1: 1})

@@ -15,11 +15,11 @@ from collectors.config import parse_config
 from collectors.exposition import read_page
 from collectors.repository import index_samples, parse_index
 from collectors.statistics import parse_statistics, statistics_samples
-from control.actions import Action, Conclusion
 from control.facade import Control
 from control.performer import Course, Job, Work
 from settings import Settings
 from telemetry.access import Identity
+from telemetry.actions import Action, Conclusion
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
 from telemetry.identity import Server
 from telemetry.scrape import Scrape, Source

@@ -9,11 +9,11 @@ import numpy as np
 
 from collectors.config import parse_config
 from collectors.repository import index_samples
-from control.actions import Action, ActionKind, Outcome, Record
 from history.events import EventLog
 from history.inventory import Inventory
 from history.ring import Ring
 from signals.evaluate import evaluate
+from telemetry.actions import Action, ActionKind, Outcome, Record
 from telemetry.errors import Unreachable
 from telemetry.identity import Server
 from telemetry.memory import ServerProcesses, StubProcess

@@ -11,11 +11,11 @@ import pytest
 from geventhttpclient.response import HTTPConnectionClosed, HTTPParseError
 from tritonclient.utils import InferenceServerException
 
-from control.actions import Action, ActionKind
 from control.inference import InferenceRequest, Tensor, check_request, sent_as
 from control.policy import NOT_ADDRESSABLE
 from control.server_split import increase, split_of_request
 from control.triton_client import call_error
+from telemetry.actions import Action, ActionKind
 from telemetry.errors import (
     ActionFailed,
     InvalidRequest,

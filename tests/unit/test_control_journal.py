@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from control.actions import Action, ActionKind, Conclusion, MemoryChange, Outcome
 from control.journal import Journal
 from control.journal_file import JournalFile
 from control.performer import Course, Performer
 from control.policy import Policy
 from control.restoration import Restoration
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Conclusion, MemoryChange, Outcome
 from telemetry.errors import NotRecorded
 from telemetry.identity import Server
 

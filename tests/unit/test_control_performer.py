@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from control.actions import Action, ActionKind, Conclusion, Outcome, new_token
 from control.journal import Journal
 from control.performer import Course, Performer
 from control.policy import Policy
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome, new_token
 from telemetry.errors import ActionFailed, AlreadyRunning, InvalidRequest
 from telemetry.identity import Server
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from control.actions import Action, ActionKind
 from control.facade import Control
 from control.policy import CONTROL_REFUSED, NONE_OR_POLL, NOT_ADDRESSABLE, Decision, Policy
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind
 from telemetry.errors import NotAllowed
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
 from telemetry.identity import Server

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.facade import Control
 from control.journal import Journal
 from control.journal_file import JournalFile
 from control.performer import Course, Job, Work
 from control.restoration import Restoration
 from telemetry.access import LOCAL, NOBODY, PROCESS, Identity
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import InvalidRequest, NotAllowed, Unreachable
 from telemetry.facts import IndexEntry, ModelConfig, ModelState, ModelStatistics
 from telemetry.identity import Server

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from control.actions import Conclusion, Outcome
 from control.reload_effect import NOOP_SECONDS, ReloadFacts, judge_effect
 from control.repository_watch import LoadWatch, Patience, UnloadWatch, also_started
 from control.triton_calls import CallState
+from telemetry.actions import Conclusion, Outcome
 from telemetry.facts import BatchSizeStatistics, IndexEntry, ModelConfig, ModelState, ModelStatistics
 
 RAISED = "The model's own code raised this while it was loaded: the full text names the line of model.py"

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.facade import Control
 from control.inference import InferenceRequest, Reply, Tensor
 from control.performer import Course, Work
@@ -39,6 +38,7 @@ from experiments.sweep import (
 )
 from experiments.wire import messages
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import InvalidRequest, NotAllowed, SettingsError
 from telemetry.facts import BatchSizeStatistics, IndexEntry, ModelConfig, ModelStatistics, TensorSpec
 from telemetry.identity import Server

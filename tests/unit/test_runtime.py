@@ -15,7 +15,6 @@ import triage.figures as figures_module
 from collectors.exposition import SeriesCache, read_page
 from collectors.repository import index_samples
 from collectors.statistics import parse_statistics, statistics_samples
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.journal import Journal
 from history.events import EventKind
 from history.protocol import Grid
@@ -23,6 +22,7 @@ from runtime import Runtime
 from settings import Settings
 from signals.definition import Level
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import NoAnswer, SourceError
 from telemetry.facts import IndexEntry, ModelState, ServerMetadata
 from telemetry.identity import ModelKey, Server

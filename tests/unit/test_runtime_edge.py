@@ -13,11 +13,11 @@ from starlette.requests import Request
 import runtime
 import server
 from collectors.exposition import SeriesCache, read_page
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.restoration import Restoration
 from runtime import Runtime
 from settings import Settings
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.catalogue import Kind
 from telemetry.identity import Server
 from telemetry.journal_choice import JournalChoice
