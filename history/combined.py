@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from history.promapi_devices import is_of_devices
 from history.promapi_series import catalogued
 from history.protocol import By, Frame, Grid, GroupKey, History, Matchers, Reduce, Vector
 from history.ring import Ring
@@ -75,6 +76,8 @@ class CombinedHistory:
         """From when on the ring holds readings that would have the family, unix seconds; inf for none."""
         row = catalogued(family)
         source = Source.METRICS if row is None else row.source
+        if is_of_devices(family):
+            source = Source.DEVICES
         wanted = next((value for name, value in where if name == "server"), None)
         servers = self._ring.servers() if wanted is None else (wanted,)
         firsts = [

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from history.promapi import PrometheusApi
+from history.promapi_devices import is_of_devices, owners, with_uuids
 from history.promapi_feed import scrapes_of
 from history.promapi_fetch import Columns, Fetcher
 from history.promapi_series import first_copies, label_there, own_series
@@ -58,7 +59,7 @@ class PromHistory:
         plain: bool = False,
     ) -> Vector:
         """Increase over [at - window, at] by group; `plain` from the raw samples of the window."""
-        if plain and self._api is not None:
+        if plain and self._api is not None and not is_of_devices(family):
             ring = self._raw(family, window_seconds, at, where)
             return ring.increase(family, by, window_seconds, at, where=where, plain=True)
         return _vector(self.increase_range(family, by, window_seconds, Grid(at, at, 1.0), where=where))
@@ -76,16 +77,15 @@ class PromHistory:
         targets = self._targets()
         # Over a window that is too short for the scrape interval: the mean rate of a longer one.
         window = max(window_seconds, LEAST_INTERVALS * targets.interval_seconds)
-        text = f"increase({self._selector(targets, family, where)}[{_duration(window)}])"
-        frame = self._frame(targets, family, text, by, grid, Reduce.SUM)
+        text = f"increase({{}}[{_duration(window)}])"
+        frame = self._asked(targets, family, text, by, grid, where, Reduce.SUM)
         return Frame(frame.times, frame.keys, frame.values * (window_seconds / window))
 
     def gauge_range(
         self, family: str, by: By, grid: Grid, *, where: Matchers = (), reduce: Reduce = Reduce.SUM
     ) -> Frame:
         """`gauge` at every time of the grid."""
-        targets = self._targets()
-        return self._frame(targets, family, self._selector(targets, family, where), by, grid, reduce)
+        return self._asked(self._targets(), family, "{}", by, grid, where, reduce)
 
     def labels(self, family: str) -> Sequence[tuple[str, Series]]:
         """(server, series) of the series that are there now; () if they cannot be had."""
@@ -102,6 +102,36 @@ class PromHistory:
         return [row for row in found if self._wanted(row[0])]
 
     # ---- queries
+
+    def _asked(
+        self, targets: Targets, family: str, text: str, by: By, grid: Grid, where: Matchers, reduce: Reduce
+    ) -> Frame:
+        """The frame of a query; in `text` the selector goes where the braces are."""
+        if is_of_devices(family) and targets.gpus:
+            return self._of_devices(targets, family, text, by, grid, where)
+        text = text.format(self._selector(targets, family, where))
+        return self._frame(targets, family, text, by, grid, reduce)
+
+    def _of_devices(
+        self, targets: Targets, family: str, text: str, by: By, grid: Grid, where: Matchers
+    ) -> Frame:
+        """Series of GPUs, each for every server that uses the GPU; of copies the largest."""
+        asked = next((value for name, value in where if name == "server"), None)
+        wanted = [one for one in targets.gpus if self._wanted(one) and asked in (None, one)]
+        uuids = {uuid for server in wanted for uuid in targets.gpus[server]}
+        matchers = [with_uuids(uuids), *(equal(*one) for one in where if one[0] != "server")]
+        names = [name for name in dict.fromkeys((*by, "UUID")) if name != "server"]
+        if not uuids:
+            return Frame(grid.times(), (), np.empty((len(grid.times()), 0)))
+        text = text.format(selector(targets.endpoint, *matchers, name=family))
+        columns = self._fetcher.range(f"max by ({', '.join(names)}) ({text})", grid)
+        found: dict[GroupKey, FloatArray] = {}
+        for label_set, values in columns.items():
+            labels = dict(label_set)
+            for server in owners(targets, labels, wanted):
+                key = tuple(server if name == "server" else labels.get(name, "") for name in by)
+                found[key] = values if key not in found else np.fmax(found[key], values)
+        return _framed(grid, found)
 
     def _selector(self, targets: Targets, family: str, where: Matchers) -> str:
         matchers: list[str] = []
@@ -135,7 +165,6 @@ class PromHistory:
     def _keyed(
         self, targets: Targets, columns: Columns, by: By, own: dict[str, str], grid: Grid, reduce: Reduce
     ) -> Frame:
-        times = grid.times()
         found: dict[GroupKey, FloatArray] = {}
         for label_set, values in columns.items():
             labels = dict(label_set)
@@ -145,9 +174,7 @@ class PromHistory:
             key = tuple(server if name == "server" else labels.get(own[name], "") for name in by)
             known = found.get(key)
             found[key] = values if known is None else _joined(known, values, reduce)
-        if not found:
-            return Frame(times, (), np.empty((len(times), 0)))
-        return Frame(times, tuple(found), np.stack(list(found.values()), axis=1))
+        return _framed(grid, found)
 
     def _wanted(self, server: str) -> bool:
         return bool(server) and (self._only is None or server in self._only())
@@ -171,6 +198,13 @@ class PromHistory:
                 for scrape in scrapes_of(server, copies, targets):
                     ring.accept(scrape)
         return ring
+
+
+def _framed(grid: Grid, found: dict[GroupKey, FloatArray]) -> Frame:
+    times = grid.times()
+    if not found:
+        return Frame(times, (), np.empty((len(times), 0)))
+    return Frame(times, tuple(found), np.stack(list(found.values()), axis=1))
 
 
 def _joined(one: FloatArray, other: FloatArray, reduce: Reduce) -> FloatArray:

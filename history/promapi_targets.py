@@ -56,8 +56,9 @@ class Target:
 class Targets:
     """All servers a Prometheus knows, and what queries must know about its labels.
 
-    `group` are the labels that tell servers apart, `duplicates` those in which copies differ, and
-    `interval_seconds` the time between two scrapes.
+    `group` are the labels that tell servers apart, `duplicates` those in which copies differ,
+    `interval_seconds` the time between two scrapes, and `gpus` the uuids of each server's GPUs that a DCGM
+    exporter tells of.
     """
 
     endpoint: PrometheusEndpoint
@@ -68,6 +69,7 @@ class Targets:
     model_label: str = "model"
     version_label: str = "version"
     interval_seconds: float = DEFAULT_INTERVAL_SECONDS
+    gpus: Mapping[str, frozenset[str]] = field(default_factory=dict)
     _ids: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
     def get(self, server: str) -> Target | None:
@@ -222,7 +224,7 @@ def targets_of(
         model_label,
         version_label,
         interval_seconds,
-        ids,
+        _ids=ids,
     )
 
 

@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from history.combined import CombinedHistory
 from history.hasty import Hasty
 from history.promapi import PrometheusApi
+from history.promapi_devices import DeviceFeed, gpus_of
 from history.promapi_feed import Feed
 from history.promapi_fetch import Fetcher
 from history.promapi_history import PromHistory
@@ -83,6 +84,7 @@ class Remote:
             server.id: self._feed(server.id) for server in configured if _without_path(server)
         }
         self._followed: tuple[Server, ...] = ()
+        self._devices = DeviceFeed(self.api, self.targets)
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.everywhere: History = PromHistory(self._fetcher, self.targets, api=self.api)
@@ -216,6 +218,7 @@ class Remote:
         for server in self._configured:
             if server.id not in self._feeds and not self._ended.is_set():
                 self._fill(server)
+        self._read_devices()
 
     def _fill(self, server: Server) -> None:
         """What Prometheus saw of a server with a path before this process began: numbers only."""
@@ -250,11 +253,23 @@ class Remote:
             if self._error or self._ended.is_set():
                 return
             self._read(server)
+        self._read_devices()
+
+    def _read_devices(self) -> None:
+        """Figures of GPUs are numbers only: nothing follows from them about the servers."""
+        try:
+            scrapes = self._devices.scrapes(time.time(), BACK_SECONDS, self._ids())
+        except SourceError as error:
+            self._error = error.sentence
+            return
+        for scrape in scrapes:
+            self._ring.accept(scrape)
 
     def _discover(self, timeout_seconds: float) -> None:
         now = time.time()
         try:
-            self._targets = discover(self.api, self._configured, now, timeout_seconds=timeout_seconds)
+            targets = discover(self.api, self._configured, now, timeout_seconds=timeout_seconds)
+            self._targets = replace(targets, gpus=gpus_of(self.api, targets, now))
         except SourceError as error:
             self._error = error.sentence
             return

@@ -26,10 +26,12 @@ class Source(StrEnum):
     METADATA = "metadata"
     PROCESSES = "processes"
     """The server's processes on this machine, where they can be seen."""
+    DEVICES = "devices"
+    """The GPUs it uses, as another exporter tells them."""
 
 
-ANSWERED = tuple(source for source in Source if source is not Source.PROCESSES)
-"""Sources that the server itself answers: a process that lives says nothing about whether it serves."""
+ANSWERED = tuple(source for source in Source if source not in (Source.PROCESSES, Source.DEVICES))
+"""Sources that the server itself answers: a process or a GPU says nothing about whether it serves."""
 
 
 class Series(NamedTuple):
