@@ -107,22 +107,33 @@ def sweep_latency(
     ).or_empty("No step has been measured.")
 
 
-def arms(labels: Sequence[str], per_second: FloatArray, mean_us: FloatArray, p99_us: FloatArray) -> Spec:
-    """Configurations side by side: throughput as bars, mean latency and p99 on the second axis."""
+def arms_throughput(labels: Sequence[str], per_second: FloatArray) -> Spec:
+    """Requests answered per second by configuration."""
     return Spec(
-        title="Throughput and latency by configuration",
+        title="Throughput by configuration",
         unit=Unit.PER_SECOND,
         unit_text="requests{}",
         x=tuple(labels),
-        traces=(
-            Trace("throughput", per_second, INFER, draw=Draw.BAR),
-            Trace("mean latency", mean_us, QUEUE, right=True),
-            Trace("p99", p99_us, P99, right=True),
-        ),
-        right_unit=Unit.US,
+        traces=(Trace("throughput", per_second, NEUTRAL, draw=Draw.BAR),),
         x_title="the same load on each",
-        height=280,
-        help="Bars: requests answered per second. Lines: latency as the clients saw it, right axis.",
+        height=240,
+        help="Requests answered per second, as the clients saw it.",
+    ).or_empty("No configuration has been measured.")
+
+
+def arms_latency(labels: Sequence[str], mean_us: FloatArray, p99_us: FloatArray) -> Spec:
+    """Mean latency and p99 by configuration, us."""
+    return Spec(
+        title="Latency by configuration",
+        unit=Unit.US,
+        x=tuple(labels),
+        traces=(
+            Trace("mean", mean_us, INFER, draw=Draw.BAR),
+            Trace("p99", p99_us, P99, draw=Draw.BAR),
+        ),
+        x_title="the same load on each",
+        height=240,
+        help="What the clients waited for an answer.",
     ).or_empty("No configuration has been measured.")
 
 

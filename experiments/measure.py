@@ -12,6 +12,7 @@ from experiments.figures import LoadFigures
 from experiments.load_process import LoadProgress, RunLoad, Target, Watch, run_load
 from experiments.plan import LoadPlan
 from experiments.server_side import Interval, LoadReader, ServerSide
+from telemetry.identity import SIMULATED_GPU_PREFIX
 from telemetry.units import Unit, human, significant
 
 WARM_UP = "warm-up"
@@ -129,6 +130,11 @@ def notes(measurements: Sequence[Measurement]) -> tuple[str, ...]:
     if models:
         named = ", ".join(f"{name} ({count:,})" for name, count in list(models.items())[:3])
         found.append(f"Other models answered requests of others meanwhile and shared the server: {named}.")
+    if any(
+        gpu.uuid.startswith(SIMULATED_GPU_PREFIX)
+        for one in measurements if one.server is not None for gpu in one.server.gpus
+    ):  # fmt: skip
+        found.append("The GPU is simulated: its utilization follows the load of the whole sandbox.")
     for one in measurements:
         found += [f"{one.label}: {words}" if one.label else words for words in _client_notes(one.clients)]
         if one.why_no_server:

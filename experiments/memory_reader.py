@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from collectors.gpu_processes import read_processes
+from collectors.gpu_processes import process_sizes, read_processes
 from collectors.metrics_page import read_metrics
 from telemetry.errors import SourceError
 from telemetry.identity import Server
@@ -61,13 +61,8 @@ class FreshMemoryReader:
 
 
 def model_sizes(processes: ServerProcesses) -> Mapping[tuple[str, str], Mapping[str, int]]:
-    """Bytes of each (model, version) by device, over all its instances; none of the CPU if one is hidden."""
+    """Bytes of each (model, version) by device, over all its instances."""
     found: dict[tuple[str, str], dict[str, int]] = {}
-    hidden = {(stub.model, stub.version) for stub in processes.stubs if stub.private_bytes is None}
-    for stub in processes.stubs:
-        sizes = found.setdefault((stub.model, stub.version), {})
-        if stub.private_bytes is not None and (stub.model, stub.version) not in hidden:
-            sizes[CPU] = sizes.get(CPU, 0) + stub.private_bytes
-        for uuid, size in stub.gpu_bytes.items():
-            sizes[uuid] = sizes.get(uuid, 0) + size
-    return {row: sizes for row, sizes in found.items() if sizes}
+    for (model, version, kind, device), size in process_sizes(processes).items():
+        found.setdefault((model, version), {})[CPU if kind == CPU else device] = size
+    return found

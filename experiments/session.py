@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -22,7 +21,6 @@ from experiments.wire import check_way
 from telemetry.actions import Conclusion, Outcome
 from telemetry.errors import SourceError
 from telemetry.facts import ModelConfig
-from telemetry.units import Unit, human
 
 _MAX_COURSE = 400
 _PAUSE_SECONDS = 0.05
@@ -146,7 +144,8 @@ class Session:
         if len(self._points) > _MAX_COURSE:
             self._points = _merged(self._points)
         self._show_progress(plan, "warming up" if row.phase == WARM_UP else "")
-        self.course.say(self._stage(plan, row))
+        name = f"{self._label}: " if self._label else ""
+        self.course.say(f"{name}{'warming up' if row.phase == WARM_UP else plan.words}")
 
     def _show_progress(self, plan: LoadPlan, words: str) -> None:
         number = min(self.total, len(self.measured) + 1)
@@ -156,14 +155,6 @@ class Session:
                 tuple(self._points), tuple(self.measured),
             )
         )  # fmt: skip
-
-    def _stage(self, plan: LoadPlan, row: LoadProgress) -> str:
-        """In whole seconds: the journal need not hear of every request."""
-        name = f"{self._label}: " if self._label else ""
-        if row.phase == WARM_UP:
-            return f"{name}warming up"
-        took = human(float(math.floor(row.seconds)), Unit.SECONDS)
-        return f"{name}{plan.words}, running for {took}"
 
 
 def rest(seconds: float, stopping: Callable[[], bool]) -> None:

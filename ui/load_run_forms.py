@@ -35,15 +35,26 @@ from experiments.serial_vs_concurrent import (
 from experiments.session import Wanted
 from telemetry.errors import InvalidRequest
 from telemetry.facts import ModelConfig
-from telemetry.units import Unit, human
 from ui.person import me
-
-Form = Callable[[ModelConfig], Callable[[Wanted], Work]]
-"""Draws its fields; what it returns makes the work of them, or raises a ControlError with the reason."""
 
 CLOSED = "closed loop: so many at a time"
 OPEN = "open loop: so many a second"
 _MS = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a form holds: in words for the journal, and how its work is made.
+
+    `make` raises a ControlError with the reason where it cannot be meant.
+    """
+
+    words: str
+    make: Callable[[Wanted], Work]
+
+
+Form = Callable[[ModelConfig], Order]
+"""Draws its fields and reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,80 +67,83 @@ class Way:
     form: Form
 
 
-def _load(config: ModelConfig) -> Callable[[Wanted], Work]:
+def _load(config: ModelConfig) -> Order:
     how = st.segmented_control(
         "Load", (CLOSED, OPEN), default=CLOSED, required=True, key="load_how", label_visibility="collapsed"
     )
     is_open = how == OPEN
-    first, second, third = st.columns(3)
-    rate = None
+    first, second, third, fourth, fifth = st.columns(5)
+    rate, arrivals, together = None, Arrivals.POISSON, MAX_CONNECTIONS // 4
     if is_open:
         rate = first.number_input(
             "Requests a second", 0.1, MAX_RATE_PER_SECOND, 50.0, format="%g", key="load_rate",
             help="They are sent when they are due, whether the ones before were answered or not. The latency "
             "counts from when a request was due.",
         )  # fmt: skip
-        arrivals = second.selectbox(
+        arrivals = first.selectbox(
             "Arrivals", list(Arrivals), key="load_arrivals", format_func=lambda one: one.value,
             help="poisson: random gaps, as of independent users. constant: equal gaps.",
         )  # fmt: skip
-        together = MAX_CONNECTIONS // 4
     else:
-        arrivals = Arrivals.POISSON
         together = first.number_input(
             "At the same time", 1, MAX_CONNECTIONS, DEFAULT_CONCURRENCY, key="load_together",
             help="So many clients, each of which sends its next request when it has its answer.",
         )  # fmt: skip
-    seconds = (third if is_open else second).number_input(
+    seconds = second.number_input(
         "Seconds", 0.5, MAX_SECONDS, DEFAULT_SECONDS, format="%g", key="load_seconds"
     )
-    warm_up = (st.columns(3)[0] if is_open else third).number_input(
+    warm_up = third.number_input(
         "Warm-up, s", 0.0, MAX_WARMUP_SECONDS, DEFAULT_WARMUP_SECONDS, format="%g", key="load_warm_up",
         help="The same load before, not counted.",
     )  # fmt: skip
-    failed, wait = st.columns(2)
-    ratio = failed.number_input(
-        "End it when more fail than, %", 0, 100, round(DEFAULT_FAILED_RATIO * 100), key="load_ratio",
-        help="Of the requests of the last second. 100: never.",
+    ratio = fourth.number_input(
+        "End it at failures, %", 0, 100, round(DEFAULT_FAILED_RATIO * 100), key="load_ratio",
+        help="When more of the requests of the last second fail. 100: never.",
     )  # fmt: skip
-    most = wait.number_input(
-        "End it when p99 is above, ms", 0.0, value=0.0, format="%g", key="load_p99",
-        help="Over the last second. 0: never.",
+    most = fifth.number_input(
+        "End it at p99, ms", 0.0, value=0.0, format="%g", key="load_p99",
+        help="When the p99 of the last second is above. 0: never.",
     )  # fmt: skip
     plan = LoadPlan(
         loop=Loop.OPEN if is_open else Loop.CLOSED, concurrency=int(together), rate_per_second=rate,
         arrivals=Arrivals(arrivals), seconds=float(seconds), warmup_seconds=float(warm_up),
         max_failed_ratio=ratio / 100, max_p99_us=most * _MS or None,
     )  # fmt: skip
-    return lambda wanted: load_run_work(wanted, plan)
+    return Order(plan.words, lambda wanted: load_run_work(wanted, plan))
 
 
-def _serial(config: ModelConfig) -> Callable[[Wanted], Work]:
-    first, second = st.columns(2)
+def _serial(config: ModelConfig) -> Order:
+    first, second, _ = st.columns([1, 1, 3])
     requests = first.number_input(
         "Requests", 1, MAX_REQUESTS, DEFAULT_REQUESTS, step=50, key="serial_requests"
     )
     together = second.number_input(
         "At the same time", 2, MAX_CONNECTIONS, DEFAULT_CONCURRENCY, key="serial_together"
     )
-    return lambda wanted: serial_vs_concurrent_work(wanted, int(requests), int(together))
+    return Order(
+        f"{int(requests)} requests one after another, then {int(together)} at a time",
+        lambda wanted: serial_vs_concurrent_work(wanted, int(requests), int(together)),
+    )
 
 
-def _sweep(config: ModelConfig) -> Callable[[Wanted], Work]:
-    steps = st.text_input(
+def _sweep(config: ModelConfig) -> Order:
+    first, second, third = st.columns([3, 1, 1])
+    steps = first.text_input(
         "At the same time", ", ".join(map(str, sweep.DEFAULT_CONCURRENCIES)), key="sweep_steps",
         help="One load for each of these.",
     )  # fmt: skip
-    first, second = st.columns(2)
-    seconds = first.number_input(
+    seconds = second.number_input(
         "Seconds for each", 0.5, MAX_SECONDS, sweep.DEFAULT_SECONDS, format="%g", key="sweep_seconds"
     )
-    most = second.number_input(
-        "Objective: p99 at most, ms", 0.0, value=50.0, format="%g", key="sweep_p99",
+    most = third.number_input(
+        "Objective: p99, ms", 0.0, value=50.0, format="%g", key="sweep_p99",
         help="How many requests/s does the model carry within it? 0: no objective.",
     )  # fmt: skip
     plan = LoadPlan(seconds=float(seconds), warmup_seconds=sweep.DEFAULT_WARMUP_SECONDS)
-    return lambda wanted: sweep.sweep_work(wanted, plan, sweep.parse_concurrencies(steps), most * _MS or None)
+    return Order(
+        f"each of {steps} at a time for {plan.seconds:g} s",
+        lambda wanted: sweep.sweep_work(wanted, plan, sweep.parse_concurrencies(steps), most * _MS or None),
+    )
 
 
 SETS: dict[str, Callable[[ModelConfig], tuple[Arm, ...]]] = {
@@ -140,35 +154,45 @@ SETS: dict[str, Callable[[ModelConfig], tuple[Arm, ...]]] = {
 }
 _ON, _OFF = "on", "off"
 _NAME, _BATCHING, _DELAY, _PREFERRED, _LARGEST, _INSTANCES = (
-    "name", "batching", "delay, µs", "preferred sizes", "max batch", "instances",
+    "name", "batching", "delay_us", "preferred", "max_batch_size", "instances",
 )  # fmt: skip
 
 
-def _compare(config: ModelConfig) -> Callable[[Wanted], Work]:
-    chosen = st.selectbox("Compare", list(SETS), key="compare_set")
-    rows = [_row(arm, config) for arm in SETS[chosen](config)]
-    edited = st.data_editor(
-        rows, key=f"compare_arms {config.name} {chosen}", num_rows="dynamic", hide_index=True,
-        width="stretch", column_config={
-            _NAME: st.column_config.TextColumn(required=True, width="medium"),
-            _BATCHING: st.column_config.SelectboxColumn(options=[_ON, _OFF], required=True, width="small"),
-            _DELAY: st.column_config.NumberColumn(min_value=0, step=1, width="small"),
-            _PREFERRED: st.column_config.TextColumn(help="with blanks between: 8 16", width="small"),
-            _LARGEST: st.column_config.NumberColumn(min_value=0, step=1, width="small"),
-            _INSTANCES: st.column_config.NumberColumn(min_value=1, step=1, width="small"),
-        },
-    )  # fmt: skip
-    first, second = st.columns(2)
-    together = first.number_input(
+def _compare(config: ModelConfig) -> Order:
+    first, second, third = st.columns([3, 1, 1])
+    chosen = first.selectbox(
+        "What to compare", list(SETS), key="compare_set", help="A beginning: the table below can be changed."
+    )
+    together = second.number_input(
         "At the same time", 1, MAX_CONNECTIONS, max(DEFAULT_CONCURRENCY, config.max_batch_size),
         key="compare_together", help="The same closed loop on each configuration.",
     )  # fmt: skip
-    seconds = second.number_input(
+    seconds = third.number_input(
         "Seconds for each", 0.5, MAX_SECONDS, 5.0, format="%g", key="compare_seconds"
     )
+    edited = st.data_editor(
+        [_row(arm, config) for arm in SETS[chosen](config)],
+        key=f"compare_arms {config.name} {chosen}", num_rows="dynamic", hide_index=True, width="stretch",
+        column_config={
+            _NAME: st.column_config.TextColumn("configuration", required=True),
+            _BATCHING: st.column_config.SelectboxColumn(
+                "dynamic batching", options=[_ON, _OFF], required=True
+            ),
+            _DELAY: st.column_config.NumberColumn("queue delay, µs", min_value=0, step=1),
+            _PREFERRED: st.column_config.TextColumn(
+                "preferred batch sizes", help="with blanks between: 8 16"
+            ),
+            _LARGEST: st.column_config.NumberColumn("max batch size", min_value=0, step=1),
+            _INSTANCES: st.column_config.NumberColumn("instances", min_value=1, step=1),
+        },
+    )  # fmt: skip
     plan = LoadPlan(concurrency=int(together), seconds=float(seconds))
     person = me()
-    return lambda wanted: comparison_work(wanted, plan, arms_of(edited, wanted.config), person)
+    names = ", ".join(str(row.get(_NAME)) for row in edited)
+    return Order(
+        f"{plan.words} on each of: {names}",
+        lambda wanted: comparison_work(wanted, plan, arms_of(edited, wanted.config), person),
+    )
 
 
 def _row(arm: Arm, config: ModelConfig) -> dict[str, object]:
@@ -230,11 +254,6 @@ def _sizes(name: str, text: str) -> tuple[int, ...]:
         raise InvalidRequest(
             f"{name}: preferred sizes are whole numbers with blanks between: {text!r} is not"
         ) from None
-
-
-def takes(work_seconds: float) -> str:
-    """About how long a run takes, in words."""
-    return f"takes about {human(work_seconds, Unit.SECONDS)}"
 
 
 WAYS: dict[str, Way] = {

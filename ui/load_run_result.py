@@ -26,6 +26,8 @@ from ui.panel import panel
 from ui.test_answer import card, outcome, running
 
 GROUP = "load_run"
+_TOO_SHORT_SECONDS = 0.05
+"""The very first progress comes before anything can have ended."""
 
 
 # ---- while it runs
@@ -58,13 +60,18 @@ def course(job: Job) -> None:
                 group=GROUP,
             )
     if progress.done:
-        titles = [one.label or "load" for one in progress.done]
-        panel(tables.details(titles, progress.done[-4:]), key="load_run_done")
+        panel(_so_far(progress), key="load_run_done")
+
+
+def _so_far(progress: RunProgress) -> Html:
+    if progress.kind in (RunKind.SWEEP, RunKind.COMPARISON):
+        return tables.lines(progress.kind, progress.done)
+    return tables.details([_title(one) for one in progress.done], progress.done)
 
 
 def live_course(points: Sequence[LoadProgress], now: float) -> charts.Course:
     """The progress so far as a course that ends at unix time `now`."""
-    known = [point for point in points if point.seconds > 0]
+    known = [point for point in points if point.seconds > _TOO_SHORT_SECONDS]
     seconds = np.array([point.seconds for point in known])
     widths = np.maximum(np.diff(seconds, prepend=0.0), 1e-3)
     end = seconds[-1] if len(seconds) else 0.0
@@ -90,8 +97,6 @@ def _bar(progress: RunProgress) -> Html:
     words = f"load {progress.number} of {progress.total}" if progress.total > 1 else ""
     if progress.label:
         words += f": {progress.label}"
-    if progress.doing:
-        words += f" ({progress.doing})" if words else progress.doing
     filled = f"width:{min(1.0, share) * 100:.0f}%;height:100%;background:var(--infer);border-radius:3px"
     return div(
         div(
@@ -191,7 +196,6 @@ def _load(report: RunReport) -> None:
             charts.latency_course(points, max_p99_us=one.plan.max_p99_us), key="load_run_wait", group=GROUP
         )
         plot.figure(_sizes(report), key="load_run_sizes", group="load_run_sizes")
-        plot.figure(_split(report), key="load_run_split", group="load_run_split")
 
 
 def _serial(report: RunReport) -> None:
@@ -224,27 +228,27 @@ def _sweep(report: RunReport) -> None:
             charts.sweep_latency(concurrencies, p50, p99, report.max_p99_us),
             key="load_run_wait", group="sweep_wait",
         )  # fmt: skip
-    panel(tables.lines(report), key="load_run_table")
+    panel(_lines(report), key="load_run_table")
     plot.figure(_split(report), key="load_run_split", group="load_run_split")
 
 
 def _comparison(report: RunReport) -> None:
-    panel(tables.lines(report), key="load_run_table")
+    panel(_lines(report), key="load_run_table")
     rows = report.measurements
+    labels = [one.label for one in rows]
+    rates = _known(one.clients.throughput_per_second for one in rows)
+    mean, p99 = (_known(getattr(one.clients, name) for one in rows) for name in ("mean_us", "p99_us"))
     left, right = st.columns(2)
     with left:
-        plot.figure(
-            charts.arms(
-                [one.label for one in rows],
-                _known(one.clients.throughput_per_second for one in rows),
-                _known(one.clients.mean_us for one in rows),
-                _known(one.clients.p99_us for one in rows),
-            ),
-            key="load_run_rate", group="arms",
-        )  # fmt: skip
-    with right:
+        plot.figure(charts.arms_throughput(labels, rates), key="load_run_rate", group="arms_rate")
         plot.figure(_sizes(report), key="load_run_sizes", group="load_run_sizes")
-    plot.figure(_split(report), key="load_run_split", group="load_run_split")
+    with right:
+        plot.figure(charts.arms_latency(labels, mean, p99), key="load_run_wait", group="arms_wait")
+        plot.figure(_split(report), key="load_run_split", group="load_run_split")
+
+
+def _lines(report: RunReport) -> Html:
+    return tables.lines(report.kind, report.measurements, report.settings, report.max_p99_us)
 
 
 def _table(report: RunReport, titles: Sequence[str]) -> None:

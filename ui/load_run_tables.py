@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from experiments.comparison import inferences_per_second
 from experiments.figures import LoadFigures
 from experiments.measure import Measurement
-from experiments.report import RunKind, RunReport
+from experiments.report import RunKind
 from experiments.sweep import capacity, knee
 from telemetry.units import Unit, human
 from ui.format import value
@@ -34,27 +35,32 @@ def details(titles: Sequence[str], measurements: Sequence[Measurement]) -> Html:
     return _table([tag("th", ""), *heads], rows)
 
 
-def lines(report: RunReport) -> Html:
+def lines(
+    kind: RunKind,
+    measurements: Sequence[Measurement],
+    settings: Mapping[str, str] = MappingProxyType({}),
+    max_p99_us: float | None = None,
+) -> Html:
     """One line for each load: a sweep, or the table form of a comparison of configurations."""
-    if report.kind is RunKind.SWEEP:
-        return _sweep(report)
-    return _comparison(report)
+    if kind is RunKind.SWEEP:
+        return _sweep(measurements, max_p99_us)
+    return _comparison(measurements, settings)
 
 
-def _sweep(report: RunReport) -> Html:
+def _sweep(measurements: Sequence[Measurement], max_p99_us: float | None) -> Html:
     heads = (
         ("at a time", ""), ("requests/s", "successes / time"),
         ("concurrency / response time", "QPS = concurrency / mean response time"), ("mean", ""), ("p50", ""),
         ("p99", ""), ("failed", ""), ("rows per execution", "by the server"),
         ("in queue", "mean, by the server"), ("busy", "share of the instances' time"), ("", ""),
     )  # fmt: skip
-    marked = knee(report.measurements)
-    carried = capacity(report.measurements, report.max_p99_us) if report.max_p99_us else None
+    marked = knee(measurements)
+    carried = capacity(measurements, max_p99_us) if max_p99_us else None
     rows = []
-    for one in report.measurements:
+    for one in measurements:
         badges = [span("knee", class_="ts-badge ticket")] if one is marked else []
         if one is carried:
-            badges.append(span(f"most at p99 ≤ {human(report.max_p99_us, Unit.US)}", class_="ts-badge"))
+            badges.append(span(f"most at p99 ≤ {human(max_p99_us, Unit.US)}", class_="ts-badge"))
         cells = (
             span(str(one.clients.concurrency)), _rate(one.clients.throughput_per_second),
             _rate(one.clients.expected_per_second), _wait(one.clients.mean_us), _wait(one.clients.p50_us),
@@ -65,7 +71,7 @@ def _sweep(report: RunReport) -> Html:
     return _table([_head(*head) for head in heads], rows)
 
 
-def _comparison(report: RunReport) -> Html:
+def _comparison(measurements: Sequence[Measurement], settings: Mapping[str, str]) -> Html:
     heads = (
         ("configuration", ""), ("throughput", "rows answered per second, infer/s"),
         ("mean latency", "clients"), ("p99", "clients"),
@@ -73,15 +79,15 @@ def _comparison(report: RunReport) -> Html:
         ("rows per execution", "by the server"), ("requests", "answered"), ("failed", ""),
     )  # fmt: skip
     rows = []
-    for one in report.measurements:
-        setting = report.settings.get(one.label, "")
+    for one in measurements:
+        setting = settings.get(one.label, "")
         words = div(setting, class_="ts-faint", style="font-size:.86rem") if setting else None
         cells = (
             value(inferences_per_second(one), Unit.PER_SECOND, why=NOT_READ), _wait(one.clients.mean_us),
             _wait(one.clients.p99_us), _gpu(one), _busy(one), _rows_per_execution(one),
             span(f"{one.clients.succeeded:,}"), _failed(one.clients),
         )  # fmt: skip
-        name = tag("td", tag("b", one.label), words)
+        name = tag("td", tag("b", one.label), words, style="min-width:13rem")
         rows.append(tag("tr", name, [tag("td", cell, class_="ts-right") for cell in cells]))
     first, *rest = heads
     return _table([tag("th", first[0]), *(_head(*head) for head in rest)], rows)

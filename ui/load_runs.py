@@ -23,7 +23,7 @@ from ui import test_request
 from ui.empty import empty_state
 from ui.format import clock, utc
 from ui.html import div, span
-from ui.load_run_forms import WAYS, Way
+from ui.load_run_forms import WAYS, Order, Way
 from ui.panel import panel
 from ui.person import me
 from ui.test_answer import while_running
@@ -61,34 +61,32 @@ def choose_way() -> Way:
 
 
 def body(key: ModelKey, config: ModelConfig) -> None:
-    """Form on the left, course and result on the right, the runs of before below."""
+    """The form, below it the course and the result, at the end the runs of before."""
     way = choose_way()
     refusal = _refusal(key)
-    left, right = st.columns([5, 8], gap="large")
-    with left:
-        panel(div(way.answers, class_="ts-faint"), key="load_run_answers")
-        make = way.form(config)
-        with st.expander("The request that is sent, again and again"):
-            prepared = test_request.form(key, config)
-        why = _reason(key)
-        job = _under_way(key.server)
+    panel(div(way.answers, class_="ts-faint"), key="load_run_answers")
+    order = way.form(config)
+    with st.expander("The request that is sent, again and again"):
+        prepared = test_request.form(key, config)
+    why = _reason(key)
+    job = _under_way(key.server)
+    go, halt, words = st.columns([3, 1, 5], vertical_alignment="center")
+    go.button(
+        way.button, type="primary", key="load_run_go", on_click=press, args=("load_run",),
+        width="stretch", help=refusal or None,
+        disabled=bool(refusal) or prepared.request is None or job is not None,
+    )  # fmt: skip
+    if pressed("load_run"):
+        _begin(prepared, way, order, why)
+        # Drawn anew, so that the buttons know that it runs.
+        st.rerun()
+    halt.button(
+        "Stop", width="stretch", key="load_run_stop", on_click=_stop, args=(key.server,),
+        disabled=job is None, help="Ends the run; what was measured until then is shown.",
+    )  # fmt: skip
+    with words:
         panel(_words_before(refusal, prepared, way), key="load_run_before")
-        go, halt = st.columns([3, 1])
-        go.button(
-            way.button, type="primary", key="load_run_go", on_click=press, args=("load_run",),
-            width="stretch", help=refusal or None,
-            disabled=bool(refusal) or prepared.request is None or job is not None,
-        )  # fmt: skip
-        if pressed("load_run"):
-            _begin(key, prepared, make, why)
-            # Drawn anew, so that the buttons know that it runs.
-            st.rerun()
-        halt.button(
-            "Stop", width="stretch", key="load_run_stop", on_click=_stop, args=(key.server,),
-            disabled=job is None, help="Ends the run; what was measured until then is shown.",
-        )  # fmt: skip
-    with right:
-        _show(key, job, way)
+    _show(key, job, way)
     _before(key)
 
 
@@ -127,7 +125,7 @@ def _reason(key: ModelKey) -> str:
     )
 
 
-def _begin(key: ModelKey, prepared: Prepared, make, why: str) -> None:
+def _begin(prepared: Prepared, way: Way, order: Order, why: str) -> None:
     """Start the run, once."""
     control, last = runtime.current().control, job_of(SESSION)
     if control is None or prepared.request is None:
@@ -138,8 +136,11 @@ def _begin(key: ModelKey, prepared: Prepared, make, why: str) -> None:
     st.session_state.pop("load_run_shown", None)
     request = prepared.request
     try:
-        work: Work = make(Wanted(control, prepared.config, request, store().save))
-        action = Action(ActionKind.LOAD_RUN, request.server, request.model, request.version, why=why)
+        work: Work = order.make(Wanted(control, prepared.config, request, store().save))
+        action = Action(
+            ActionKind.LOAD_RUN, request.server, request.model, request.version, why=why,
+            parameters={"run": way.name.lower(), "load": order.words},
+        )  # fmt: skip
         job = control.perform(action, work, by=me())
     except ControlError as error:
         st.session_state[f"{SESSION} refused"] = error.sentence

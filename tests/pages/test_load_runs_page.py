@@ -96,7 +96,11 @@ def test_serial_against_concurrent_shows_both_halves_the_timeline_and_the_batch_
     )
     page = opened("serial")
     press(page, "Run serial against concurrent")
-    assert [action.kind for action in control.performed] == [ActionKind.LOAD_RUN]
+    (action,) = control.performed
+    assert action.kind is ActionKind.LOAD_RUN
+    assert action.parameters == {
+        "run": "serial against concurrent", "load": "200 requests one after another, then 16 at a time"
+    }  # fmt: skip
     assert words(panel(page, "load_run")).startswith("DONE fast_add: what was found")
     assert "A note to read." in panel(page, "load_run")
     shown = words(panel(page, "load_run_table"))
@@ -146,7 +150,7 @@ def test_a_comparison_has_the_table_of_throughput_latency_and_gpu() -> None:
         "batching off dynamic batching off, 1 instance 100 /s 160 ms 320 ms 91 % 75 % 1 160 0"
     )
     assert words(on) == "batching on 800 /s 20 ms 40 ms 91 % 75 % 16 160 3 (1.84 %)"
-    assert b"Throughput and latency by configuration" in charts(page)["load_run_rate"]
+    assert b"Throughput by configuration" in charts(page)["load_run_rate"]
 
 
 def test_a_run_under_way_shows_its_course_to_everybody_and_can_be_stopped() -> None:
@@ -175,7 +179,7 @@ def test_a_run_under_way_shows_its_course_to_everybody_and_can_be_stopped() -> N
         assert "load 2 of 3: 16 at a time" in shown
         assert "answered 100" in shown and "p99 21 ms" in shown
         assert {"load_run_rate", "load_run_wait"} <= set(charts(viewer))
-        assert "4 at a time" in panel(viewer, "load_run_done")
+        assert "4 350 /s" in words(panel(viewer, "load_run_done"))
     assert button(other, "Run the load").disabled
     press(page, "Stop")
     job = control.job(control.records()[0].id)
