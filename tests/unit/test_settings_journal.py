@@ -20,11 +20,11 @@ def load(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) ->
 @pytest.mark.parametrize(
     ("environ", "path"),
     [
-        ({"HOME": "/home/op"}, "/home/op/.local/state/tritonscope/journal.jsonl"),
-        ({"HOME": "/home/op", "XDG_STATE_HOME": "/state"}, "/state/tritonscope/journal.jsonl"),
+        ({"HOME": "/people/op"}, "/people/op/.local/state/tritonscope/journal.jsonl"),
+        ({"HOME": "/people/op", "XDG_STATE_HOME": "/state"}, "/state/tritonscope/journal.jsonl"),
         ({}, "/var/lib/tritonscope/journal.jsonl"),
-        ({"HOME": "/home/op", "TRITONSCOPE_SANDBOX_STATE": "/run/x/state.json"}, "/run/x/journal.jsonl"),
-        ({"HOME": "/home/op", "TRITONSCOPE_JOURNAL_PATH": "/logs/j"}, "/logs/j"),
+        ({"HOME": "/people/op", "TRITONSCOPE_SANDBOX_STATE": "/run/x/state.json"}, "/run/x/journal.jsonl"),
+        ({"HOME": "/people/op", "TRITONSCOPE_JOURNAL_PATH": "/logs/j"}, "/logs/j"),
     ],
 )
 def test_the_file_is_in_the_users_state_folder_or_beside_the_sandboxs_state(
@@ -50,10 +50,10 @@ def test_a_slip_costs_itself_and_says_its_line(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
         "journal:\n  path: [a]\n  max_bytes: 5\n  keep: -1\n  stdout: maybe\n  reason: always\n  size: 3\n",
-        {"HOME": "/home/op"},
+        {"HOME": "/people/op"},
     )
     assert settings.journal == JournalChoice(
-        Path("/home/op/.local/state/tritonscope/journal.jsonl"), stdout=True
+        Path("/people/op/.local/state/tritonscope/journal.jsonl"), stdout=True
     )
     assert sorted((notice.line, notice.text) for notice in settings.notices) == [
         (2, "journal: path must be a path: the default is used"),
@@ -66,5 +66,5 @@ def test_a_slip_costs_itself_and_says_its_line(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_no_section_is_noticed(tmp_path: Path) -> None:
-    (notice,) = load(tmp_path, "journal: /tmp/x\n", {"HOME": "/home/op"}).notices
+    (notice,) = load(tmp_path, "journal: /tmp/x\n", {"HOME": "/people/op"}).notices
     assert (notice.line, notice.text) == (1, "journal must hold settings by name, for example `path:`")
