@@ -250,6 +250,7 @@ def test_an_action_on_the_repository_is_followed_at_once(
         Source.METRICS,
         Source.STATISTICS,
         Source.CONFIG,
+        Source.PROCESSES,
     }
 
 
