@@ -19,7 +19,7 @@ def memory_changes(
     mine_before = _of_model(model, before)
     mine_after = _of_model(model, after) if after is not None else {}
     return (
-        *_rows("in use on {device}", used_before, used_after),
+        *_rows("all in use on {device}", used_before, used_after),
         *_rows(f"{model} itself on {{device}}", mine_before, mine_after),
     )
 

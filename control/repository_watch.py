@@ -22,6 +22,8 @@ class Patience:
     poll_seconds: float = 0.25
     settle_seconds: float = 5.0
     """For the index to say what a finished call should have brought about."""
+    index_seconds: float = 15.0
+    """For the index before anything is sent, from a server that is busy."""
     unreachable_seconds: float = 30.0
     """For a server that stopped answering while the action was under way."""
     stuck_seconds: float = 120.0

@@ -13,7 +13,7 @@ from control.repository_watch import Index, Patience, ready_models, states_of
 from control.triton_calls import CallState, RepositoryCall
 from control.wording import NOT_EXPLICIT_MARK, server_text, source_sentence
 from telemetry.actions import ActionKind, Conclusion, Outcome
-from telemetry.errors import InvalidRequest, SourceError
+from telemetry.errors import InvalidRequest, NoAnswer, SourceError
 from telemetry.facts import ModelState
 from telemetry.load_errors import POLL_FAILED, load_error, poll_failure
 
@@ -30,14 +30,21 @@ class Watcher:
     files: ServerFiles = field(default_factory=NoFiles)
 
     def index_before(self, course: Course) -> Index:
-        """The index before anything is sent; raises InvalidRequest if it cannot be read."""
-        try:
-            return self.reader.index(course.server.id)
-        except SourceError as error:
-            raise InvalidRequest(
-                f"Nothing was sent: the repository index cannot be read. {source_sentence(error)}",
-                detail=error.detail,
-            ) from error
+        """The index before anything is sent; raises InvalidRequest if it cannot be read.
+
+        While the server reads another model's configuration it answers late: then it is asked again.
+        """
+        until = time.monotonic() + self.patience.index_seconds
+        while True:
+            try:
+                return self.reader.index(course.server.id)
+            except SourceError as error:
+                if not isinstance(error, NoAnswer) or time.monotonic() > until:
+                    raise InvalidRequest(
+                        f"Nothing was sent: the repository index cannot be read. {source_sentence(error)}",
+                        detail=error.detail,
+                    ) from error
+                course.say("waiting for the repository index: the server is busy with another load")
 
     def watch(self, course: Course, call: RepositoryCall, judge: Judge) -> tuple[Conclusion, Index]:
         """Poll the index until `judge` knows the end; also the last index read (empty if none was)."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import runtime
 from charts.palette import model_color
 from history.inventory import ModelFacts
-from telemetry.actions import ActionKind, Record
+from telemetry.actions import ActionKind, Outcome, Record
 from telemetry.ensembles import missing_steps
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey, version_number
@@ -73,14 +73,14 @@ def rows(view: View, wanted: str) -> list[RepositoryRow]:
         key=lambda one: (one.key.server, one.key.name, -version_number(one.key.version)),
     )
     control = runtime.current().control
-    refused = _refused_configs(models)
+    unsaid = _why_not_loaded(models)
     made, seen = [], set()
     for one in models:
         model = (one.key.server, one.key.name)
         signals = figures[one.key].signals if one.key in figures else None
         running = control.running(*model) if control is not None and model not in seen else None
         state, class_, why = words_of(one, {name for server, name in ready if server == one.key.server})
-        why = refused.get(model, why)
+        why = unsaid.get(model, why)
         made.append(
             RepositoryRow(
                 one, model not in seen, state, class_, why,
@@ -92,20 +92,20 @@ def rows(view: View, wanted: str) -> list[RepositoryRow]:
     return made
 
 
-def _refused_configs(models: Sequence[ModelFacts]) -> dict[tuple[str, str], str]:
-    """Why the last load of a model was refused, for those whose index entry says nothing: from the log."""
-    files, logs = runtime.current().files, {}
-    found = {}
-    for one in models:
-        if one.state is not ModelState.NEVER_LOADED:
-            continue
-        server, name = one.key.server, one.key.name
-        if server not in logs:
-            logs[server] = files.log_tail(server) or ""
-        logged = poll_failure(logs[server], name)
-        if logged is not None:
-            error = load_error(name, POLL_FAILED, logged)
-            found[server, name] = f"refused when it was last read: {error.what}. {error.remedy}"
+def _why_not_loaded(models: Sequence[ModelFacts]) -> dict[tuple[str, str], str]:
+    """Why the last load failed, for models whose index entry says nothing: from the journal and the log."""
+    process, person, found = runtime.current(), me(), {}
+    unsaid = [one.key for one in models if one.state is ModelState.NEVER_LOADED]
+    logs = {server: process.files.log_tail(server) or "" for server in {key.server for key in unsaid}}
+    for key in unsaid:
+        records = process.control.records(key.server, key.name) if process.control is not None else ()
+        last = next((one for one in records if one.action.kind.changes_repository), None)
+        logged = poll_failure(logs[key.server], key.name)
+        if last is not None and last.outcome is Outcome.FAILED and person.sees_details(key.server):
+            found[key.server, key.name] = f"the last load failed: {last.sentence}"
+        elif logged is not None:
+            error = load_error(key.name, POLL_FAILED, logged)
+            found[key.server, key.name] = f"refused when it was last read: {error.what}. {error.remedy}"
     return found
 
 
