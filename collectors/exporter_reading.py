@@ -9,18 +9,20 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from collectors.config import ConfigCollector, ready_models
+from collectors.gpu_processes import read_processes
 from collectors.metadata import MetadataCollector
-from collectors.reading import Collector
+from collectors.reading import Collector, Reading, timed
 from collectors.repository import IndexCollector
 from collectors.statistics import StatisticsCollector
 from telemetry.errors import SourceError
 from telemetry.facts import IndexEntry, ModelConfig, ModelState, ModelStatistics, ServerMetadata
 from telemetry.identity import Server, is_http_addressable
+from telemetry.memory import ServerProcesses
 from telemetry.scrape import Scrape, Source
 from telemetry.transport import Transport
 
 SOURCES = (Source.INDEX, Source.STATISTICS, Source.CONFIG, Source.METADATA)
-"""What the exporter asks. The metrics page is Prometheus' own to read."""
+"""What the exporter asks. The metrics page is Prometheus' own to read; processes are looked at, not asked."""
 METADATA_SECONDS = 300.0
 CONFIG_SECONDS = 0.5
 """How long one probe goes on reading configurations: those of 1,000 models come in over several probes."""
@@ -62,6 +64,8 @@ class Answers:
     metadata: ServerMetadata | None = None
     configs: Mapping[str, ModelConfig] = field(default_factory=dict)
     ready: tuple[Row, ...] = ()
+    processes: ServerProcesses | None = None
+    """The server's processes, where the exporter runs beside it and sees them."""
 
     @property
     def configs_unreadable(self) -> int:
@@ -83,7 +87,7 @@ class Target:
     def __init__(self, server: Server, transport: Transport | None = None) -> None:
         self.server = server
         self._transport = transport or Transport(server)
-        self._threads = ThreadPoolExecutor(len(SOURCES), thread_name_prefix=f"read-{server.id}")
+        self._threads = ThreadPoolExecutor(len(SOURCES) + 1, thread_name_prefix=f"read-{server.id}")
         self._running: dict[Source, Future[Scrape | None]] = {}
         self._config_collector = ConfigCollector(
             server, self._transport, lambda: self._ready, timeout_seconds=_CONFIG_CALL_SECONDS
@@ -107,7 +111,7 @@ class Target:
             self._started(IndexCollector(self.server, self._transport, timeout_seconds=source_limit)),
             self._started(StatisticsCollector(self.server, self._transport, timeout_seconds=source_limit)),
         ]
-        running = list(live)
+        running = [*live, self._start(Source.PROCESSES, self._read_processes)]
         if self._metadata_is_due():
             collector = MetadataCollector(self.server, self._transport, timeout_seconds=source_limit)
             running.append(self._started(collector))
@@ -164,6 +168,9 @@ class Target:
             self._configs, self._config_at = scrape.payload, scrape.at
         return scrape
 
+    def _read_processes(self) -> Scrape:
+        return timed(self.server, Source.PROCESSES, lambda: Reading(read_processes(self.server)))
+
     def _metadata_is_due(self) -> bool:
         known = self._answered(Source.METADATA)
         fresh = known is not None and known.ok and time.time() - known.at < METADATA_SECONDS
@@ -204,12 +211,14 @@ class Target:
                 _state(Source.STATISTICS, statistics, elapsed_seconds, now),
                 self._config_state(now),
                 _state(Source.METADATA, metadata, elapsed_seconds, now),
+                _processes_state(self._answered(Source.PROCESSES), now),
             ),
             index=entries,
             statistics=rows,
             metadata=_metadata(metadata),
             configs={name: config for name, config in self._configs.items() if name in names},
             ready=ready,
+            processes=_processes(self._answered(Source.PROCESSES)),
         )
 
     def _config_state(self, now: float) -> SourceState:
@@ -225,6 +234,19 @@ def _state(source: Source, scrape: Scrape | None, elapsed_seconds: float, now: f
         return SourceState(source, False, elapsed_seconds)
     age = now - scrape.at if scrape.ok else None
     return SourceState(source, scrape.ok, scrape.duration_seconds, age, len(scrape.notices))
+
+
+def _processes(scrape: Scrape | None) -> ServerProcesses | None:
+    """None where they are out of sight: on another machine, in another namespace."""
+    payload = scrape.payload if scrape is not None else None
+    return payload if isinstance(payload, ServerProcesses) and payload.pid is not None else None
+
+
+def _processes_state(scrape: Scrape | None, now: float) -> SourceState:
+    """Out of sight is no failure: most exporters run elsewhere."""
+    if scrape is None or _processes(scrape) is None:
+        return SourceState(Source.PROCESSES)
+    return _state(Source.PROCESSES, scrape, scrape.duration_seconds, now)
 
 
 def _ready_versions(

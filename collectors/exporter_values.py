@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from collectors.exporter_reading import Answers, Row
+from collectors.gpu_processes import process_sizes
 from telemetry.catalogue import CATALOGUE, MEMORY_REPORTED, Metric
 from telemetry.facts import BatchSizeStatistics, ModelConfig, ModelState, ModelStatistics
+from telemetry.memory import MemorySource
 from telemetry.reasons import reason_class
 from telemetry.units import us_from_ns
 
@@ -182,9 +184,15 @@ def _last_inference(row: ModelStatistics) -> Values:
         yield (), row.last_inference_ms / 1e3
 
 
-def _memory(row: ModelStatistics) -> Values:
-    for use in row.memory or ():
-        yield (use.kind, str(use.device_id), MEMORY_REPORTED), float(use.byte_size)
+def _memory(answers: Answers) -> Values:
+    """As its backend reports it, and of Python models as their processes show it."""
+    for row in unique(answers.statistics):
+        for use in row.memory or ():
+            labels = (row.name, row.version, use.kind, str(use.device_id), MEMORY_REPORTED)
+            yield labels, float(use.byte_size)
+    if answers.processes is not None:
+        for held, size in process_sizes(answers.processes).items():
+            yield (*held, MemorySource.PROCESS.value), float(size)
 
 
 _COMPUTE = "tritonscope_batch_compute_us_total"
@@ -217,7 +225,7 @@ def exported(raw_batch_sizes: bool) -> tuple[Exported, ...]:
         Exported("tritonscope_model_dynamic_batching", _of_version(_forms_batches)),
         Exported("tritonscope_model_max_queue_delay_us", _of_version(_queue_delay_us)),
         Exported("tritonscope_model_max_queue_size", _of_version(_queue_limit)),
-        Exported("tritonscope_model_memory_bytes", _of_row(_memory)),
+        Exported("tritonscope_model_memory_bytes", _memory),
         Exported("tritonscope_batch_size", None),
         Exported("tritonscope_model_last_inference_seconds", _of_row(_last_inference)),
         Exported("tritonscope_model_preferred_batch_size", _preferred_sizes),

@@ -143,24 +143,31 @@ def _foreign(cards: tuple[GpuCard, ...]) -> str:
     return ""
 
 
-def process_samples(found: ServerProcesses) -> Samples:
-    """`tritonscope_model_memory_bytes{source="process"}`: by model version, kind and device, all its
-    instances together. A model with an instance that cannot be read has no figure.
-    """  # fmt: skip
+def process_sizes(found: ServerProcesses) -> dict[tuple[str, str, str, str], int]:
+    """Bytes by (model, version, kind, device), all instances together; kind CPU (device 0) or GPU (its uuid).
+
+    A model with an instance that cannot be read has no figure of the CPU rather than a part of one.
+    """
     sizes: dict[tuple[str, str, str, str], int] = {}
     hidden = {(stub.model, stub.version) for stub in found.stubs if stub.private_bytes is None}
     for stub in found.stubs:
         devices = {("GPU", uuid): size for uuid, size in stub.gpu_bytes.items()}
         if stub.private_bytes is not None and (stub.model, stub.version) not in hidden:
             devices[CPU, "0"] = stub.private_bytes
-        for (kind, device), size in devices.items():
-            key = (device, kind, stub.model, stub.version)
+        for where, size in devices.items():
+            key = (stub.model, stub.version, *where)
             sizes[key] = sizes.get(key, 0) + size
+    return sizes
+
+
+def process_samples(found: ServerProcesses) -> Samples:
+    """`tritonscope_model_memory_bytes{source="process"}` of `process_sizes`."""
+    sizes = process_sizes(found)
     series = tuple(_series(*key) for key in sizes)
     return Samples(series, np.array(list(sizes.values()), dtype=np.float64))
 
 
-def _series(device: str, kind: str, model: str, version: str) -> Series:
+def _series(model: str, version: str, kind: str, device: str) -> Series:
     labels = (
         ("device", device),
         ("kind", kind),

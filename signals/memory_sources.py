@@ -132,8 +132,9 @@ def _reported(facts: ModelFacts, alone: str | None) -> Iterator[tuple[str, Figur
 
 
 def _process(inputs: ServerMemoryInputs, facts: ModelFacts) -> Iterator[tuple[str, Figure]]:
-    processes = inputs.processes
-    if processes is None:
+    processes, at = inputs.processes, inputs.processes_at
+    if processes is None or (at is not None and facts.since is not None and at < facts.since):
+        # Read while it was still being loaded: its memory was still growing.
         return
     stubs = [
         stub for stub in processes.stubs if (stub.model, stub.version) == (facts.key.name, facts.key.version)

@@ -104,8 +104,10 @@ _ABOUT_FAMILIES = f"""
 - `tritonscope_batch_size` has the buckets 1, 2, 4, ... up to the first that holds the model's largest batch.
 - `tritonscope_batch_compute_us_total` is the total of each model, without `batch_size`; with `--raw-batch-sizes` it has a
   series for each size instead, and `sum without (batch_size)` gives the same.
-- `tritonscope_model_memory_bytes` is what the backend says it allocated at load, `source="reported"`. Only some backends
-  report it, and only when told to; what is not reported is absent, never 0.
+- `tritonscope_model_memory_bytes` with `source="reported"` is what the backend says it allocated at load. Only some
+  backends report it, and only when told to. With `source="process"` it is the whole private memory of the processes
+  that run a Python model (`kind="CPU"`), and what NVML says they hold on a card (`kind="GPU"`, `device` is its uuid):
+  where the exporter shares the server's view of processes, see `docs/vram.md`. What nobody tells is absent, never 0.
 - Facts of the configuration are those of models that are ready now. An ensemble has no instances and forms no batches
   itself: its steps do.
 - Counters begin at the load of the model: a reload is a reset, which `rate` and `increase` know.

@@ -20,6 +20,7 @@ from signals.facts import FactFamily
 from telemetry.catalogue import CATALOGUE
 from telemetry.facts import IndexEntry, ModelConfig, ModelState, ServerMetadata
 from telemetry.identity import Server
+from telemetry.memory import ServerProcesses, StubProcess
 from telemetry.reasons import ReasonClass
 from telemetry.scrape import Source
 from tests.saved_answers import load
@@ -164,6 +165,17 @@ def test_memory_is_published_by_device_with_its_source_and_nothing_where_nothing
     found = page(answers(statistics=rows))["tritonscope_model_memory_bytes"]
     bravo = {"model": "bravo", "version": "1", "source": "reported", "device": "0"}
     assert found == [(bravo | {"kind": "GPU"}, 2147483648), (bravo | {"kind": "CPU"}, 1048576)]
+
+
+def test_memory_of_processes_is_published_beside_what_backends_report() -> None:
+    stub = StubProcess(7, "py", "1", "py_0", 200, {"GPU-1": 40})
+    processes = ServerProcesses(1, stubs=(stub, replace(stub, pid=8, instance="py_1")))
+    found = page(answers(statistics=(), processes=processes))["tritonscope_model_memory_bytes"]
+    py = {"model": "py", "version": "1", "source": "process"}
+    assert found == [
+        (py | {"kind": "GPU", "device": "GPU-1"}, 80),
+        (py | {"kind": "CPU", "device": "0"}, 400),
+    ]
 
 
 # ---- batch sizes and time
