@@ -52,6 +52,7 @@ COPY --from=app-build /opt/venv /opt/venv
 COPY .streamlit .streamlit
 COPY telemetry telemetry
 COPY collectors collectors
+COPY signin signin
 COPY control control
 COPY history history
 COPY signals signals
@@ -66,4 +67,6 @@ RUN python -m compileall -q . \
     && install -d -o tritonscope -g tritonscope /var/lib/tritonscope
 USER 10001:10001
 EXPOSE 8501 9105
-CMD ["streamlit", "run", "app.py", "--server.address=0.0.0.0", "--server.port=8501"]
+# Not `streamlit run`: it believes X-Forwarded-For of a proxy on loopback, and who connected would be unknown.
+ENV TRITONSCOPE_APP_HOST=0.0.0.0
+CMD ["python", "app.py"]

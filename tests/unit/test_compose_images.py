@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from settings import load_settings
+from telemetry.access import ROLES
 from tests.compose_stack import ROOT, load_stack
 
 DOCKERFILE = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
@@ -149,6 +151,10 @@ def test_the_volumes_folders_belong_to_the_user_that_writes_them() -> None:
 
 def test_the_app_listens_where_the_stack_looks_for_it() -> None:
     [command] = re.findall(r"^CMD (\[.*\])$", STAGES["app"], flags=re.MULTILINE)
-    assert ast.literal_eval(command) == [
-        "streamlit", "run", "app.py", "--server.address=0.0.0.0", "--server.port=8501",
-    ]  # fmt: skip
+    assert ast.literal_eval(command) == ["python", "app.py"]
+    environment = dict(re.findall(r"^ENV (\w+)=(\S+)$", STAGES["app"], flags=re.MULTILINE))
+    settings = load_settings(
+        {**environment, **SERVICES["app"]["environment"]}, ROOT / "compose/tritonscope.yml"
+    )
+    assert (settings.app_host, settings.app_port) == ("0.0.0.0", 8501)
+    assert settings.access.anonymous().on("triton") == ROLES["viewer"]
