@@ -153,12 +153,16 @@ def banners(view: View) -> list[Html]:
     control = runtime.current().control
     if control is None:
         return [_banner("READ-ONLY", OFF)]
-    made = []
+    made, said = [], set()
     for one in view.coverage:
         decision = control.decide(one.server, ActionKind.LOAD, by=me())
         if decision.allowed:
             continue
         refused = control.control_mode(one.server) == "none or poll"
+        if decision.reason in said and not refused:
+            # A journal that is held switches off every server for the same reason.
+            continue
+        said.add(decision.reason)
         again = view.filters.params(do=confirm.ASK_AGAIN, on=one.server)
         made.append(
             _banner(
