@@ -13,6 +13,7 @@ from control.tensors import FLOAT_TYPES, INTEGER_TYPES, AnyArray
 
 MAX_PICTURE_PIXELS = 16_000_000
 _CHANNELS = (1, 3, 4)
+_NO_PICTURE = (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError)
 _HEX_BYTES = 16
 
 
@@ -75,6 +76,17 @@ def table_of(array: AnyArray) -> tuple[AnyArray, tuple[int, ...]]:
     return array.reshape(rows, array.shape[-1]), array.shape[:-1]
 
 
+def is_picture(array: AnyArray) -> bool:
+    """True if `picture_of` most likely finds one; looks at the shape, or at the head of a file."""
+    if array.dtype != object:
+        return _pixels(array) is not None
+    try:
+        with Image.open(io.BytesIO(array.reshape(-1)[0] if array.size else b"")) as picture:
+            return bool(picture.width * picture.height <= MAX_PICTURE_PIXELS)
+    except _NO_PICTURE:
+        return False
+
+
 def picture_of(array: AnyArray) -> tuple[bytes, str] | None:
     """The first row as a PNG, and how values became grey or colour; None if it does not look like a picture.
 
@@ -115,7 +127,7 @@ def _picture_file(array: AnyArray) -> tuple[bytes, str] | None:
             return None
         buffer = io.BytesIO()
         picture.convert("RGBA").save(buffer, "PNG")
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except _NO_PICTURE:
         return None
     return buffer.getvalue(), f"a {picture.format} file, {picture.width} × {picture.height}"
 

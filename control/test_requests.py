@@ -48,6 +48,8 @@ class TestAnswer:
 
     replies: tuple[Reply, ...]
     split: ServerSplit
+    streamed: bool = False
+    """The replies are of one request: their latencies all count from its sending."""
 
     @property
     def reply(self) -> Reply:
@@ -123,7 +125,9 @@ def test_request_work(reader: StatisticsReader, config: ModelConfig, *requests: 
         replies = tuple(_replies(course, config, whole))
         split = _split(reader, config, whole, before)
         return Conclusion(
-            _outcome(course, replies, whole), _sentence(whole, replies), result=TestAnswer(replies, split)
+            _outcome(course, replies, whole),
+            _sentence(whole, replies),
+            result=TestAnswer(replies, split, whole[0].way.streams),
         )
 
     return work

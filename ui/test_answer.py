@@ -5,22 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import numpy as np
 import streamlit as st
 
 from control.actions import Outcome, Record
-from control.inference import Tensor
+from control.inference import Reply
 from control.performer import Job
 from control.server_split import ModelSplit, ServerSplit
-from control.tensors import FLOAT_TYPES, INTEGER_TYPES, element_texts, show_shape
+from control.tensors import element_texts
 from control.test_requests import TestAnswer
-from telemetry.units import Unit, human, significant
+from telemetry.units import Unit, human
+from ui.answer_outputs import outputs
 from ui.empty import empty_state
 from ui.format import clock, raw_tip, utc, value
-from ui.html import Html, copy_button, div, join, span, tag
+from ui.html import Html, div, join, span, tag
 from ui.panel import panel
 
-SHOWN_ELEMENTS = 200
+SHOWN_REPLIES = 200
+_SHOWN_LETTERS = 60
 _PARTS = (
     ("queue", "queue_us"), ("input", "compute_input_us"),
     ("infer", "compute_infer_us"), ("output", "compute_output_us"),
@@ -40,8 +41,8 @@ def while_running(job: Job, draw: Callable[[], None], name: str) -> None:
     st.fragment(body, run_every=_POLL_SECONDS)()
 
 
-def answer(job: Job | None, refused: str) -> None:
-    """The right half of the page."""
+def answer(job: Job | None, refused: str, judge: Callable[[Job], None]) -> None:
+    """The right half of the page; `judge` says whether the answer is what was expected of it."""
     if refused:
         panel(card("NOT SENT", refused, "ticket"), key="answer")
         return
@@ -51,9 +52,23 @@ def answer(job: Job | None, refused: str) -> None:
     if job.record.running:
         while_running(job, lambda: panel(running(job.record), key="answer"), "answer")
         return
-    panel(
-        outcome(job.record), _body(job.result) if isinstance(job.result, TestAnswer) else None, key="answer"
-    )
+    panel(outcome(job.record), key="answer")
+    judge(job)
+    if isinstance(job.result, TestAnswer):
+        _replies(job.result.replies, job.id)
+        panel(
+            div("Where the time went", span(job.result.split.sentence, class_="ts-faint"), class_="ts-h"),
+            split_table(job.result.split, sum(reply.latency_us for reply in _waits(job.result))),
+            key="answer_split",
+        )
+
+
+def _waits(found: TestAnswer) -> tuple[Reply, ...]:
+    """The replies whose waits add up to the client's: the steps of a sequence; of a stream the last one.
+
+    Each latency of a stream counts from the sending.
+    """
+    return found.replies[-1:] if found.streamed else found.replies
 
 
 def running(record: Record) -> Html:
@@ -86,44 +101,52 @@ def card(word: str, sentence: str, severity: str, record: Record | None = None) 
     )  # fmt: skip
 
 
-def _body(found: TestAnswer) -> Html:
+def _replies(replies: tuple[Reply, ...], job_id: int) -> None:
+    """The outputs; of several replies a list, and the outputs of a chosen one."""
+    if len(replies) == 1:
+        outputs(replies[0].outputs, f"{job_id} 0")
+        return
+    if not replies:
+        return
+    panel(reply_list(replies), key=f"replies {job_id}")
+    place = st.selectbox(
+        "Outputs of reply", range(1, len(replies) + 1), index=len(replies) - 1, key=f"reply {job_id}"
+    )
+    chosen = replies[place - 1]
+    if chosen.error:
+        panel(div(chosen.error, class_="ts-bad"), key=f"reply error {job_id}")
+    outputs(chosen.outputs, f"{job_id} {place - 1}")
+
+
+def reply_list(replies: tuple[Reply, ...]) -> Html:
+    """One line for each reply: when it came, and its first values."""
+    rows = [
+        tag(
+            "tr", tag("td", str(place + 1), class_="ts-faint"),
+            tag("td", human(reply.latency_us, Unit.US), class_="ts-right"),
+            tag("td", _gist(reply), class_="ts-bad" if reply.error else None, style="overflow-wrap:anywhere"),
+        )
+        for place, reply in enumerate(replies[:SHOWN_REPLIES])
+    ]  # fmt: skip
+    heads = [tag("th", "reply"), tag("th", "after", class_="ts-right"), tag("th", "first values")]
+    more = len(replies) - len(rows)
     return div(
-        [output(tensor) for tensor in found.reply.outputs],
-        div("Where the time went", span(found.split.sentence, class_="ts-faint"), class_="ts-h"),
-        split_table(found.split, found.reply.latency_us),
+        div(tag("table", tag("thead", tag("tr", heads)), tag("tbody", rows), class_="ts-table"),
+            class_="ts-scroll ts-tall", style="max-height:18rem"),
+        div(f"and {more:,} more: choose one below", class_="ts-more") if more > 0 else None,
         style="margin-top:.7rem",
-    )
+    )  # fmt: skip
 
 
-def output(tensor: Tensor) -> Html:
-    """One output: its first elements as exact text, and how many there are."""
-    texts = element_texts(tensor.array, SHOWN_ELEMENTS)
-    more = tensor.array.size - len(texts)
-    shown = "\n".join(texts) if tensor.datatype == "BYTES" else "  ".join(texts)
-    return div(
-        div(
-            tag("b", tensor.name),
-            span(f"{tensor.datatype} {show_shape(tensor.shape)}", class_="ts-faint"),
-            span(_summary(tensor), class_="ts-faint"),
-            copy_button(shown),
-            class_="ts-h",
-        ),
-        tag("pre", shown, class_="ts-pre", style="white-space:pre-wrap;margin-top:0"),
-        div(f"and {more:,} more", class_="ts-more") if more else None,
-    )
-
-
-def _summary(tensor: Tensor) -> str:
-    """Range and mean of many numbers; what is not finite is counted, not averaged in."""
-    if tensor.datatype not in (*FLOAT_TYPES, *INTEGER_TYPES) or tensor.array.size < 2:
-        return ""
-    numbers = tensor.array.astype(np.float64)
-    finite = numbers[np.isfinite(numbers)]
-    odd = f", {numbers.size - finite.size} not finite" if finite.size < numbers.size else ""
-    if not finite.size:
-        return f"no finite value of {numbers.size}"
-    low, mean, high = (significant(float(one)) for one in (finite.min(), finite.mean(), finite.max()))
-    return f"min {low}, mean {mean}, max {high}{odd}"
+def _gist(reply: Reply) -> str:
+    if reply.error:
+        return reply.error[:200]
+    parts = []
+    for tensor in reply.outputs:
+        texts = " ".join(element_texts(tensor.array, 4))
+        cut = len(texts) > _SHOWN_LETTERS or tensor.array.size > 4
+        parts.append(f"{tensor.name} = {texts[:_SHOWN_LETTERS]}{' …' if cut else ''}")
+    return ", ".join(parts)
 
 
 def split_table(split: ServerSplit, latency_us: float) -> Html:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 
@@ -10,33 +9,29 @@ import streamlit as st
 
 import runtime
 from control.actions import Action, ActionKind
-from control.image_input import image_array, takes_images
+from control.grpc_client import refusal as grpc_refusal
 from control.inference import (
     DEFAULT_TIMEOUT_SECONDS,
     InferenceRequest,
     Tensor,
-    check_request,
+    Way,
     check_row_count,
     sent_as,
 )
 from control.performer import Job, Work
-from control.tensor_files import npy_array
-from control.tensors import AnyArray, arranged, random_array, show_shape, typed_array, zeros_array
-from control.test_requests import test_request_work
+from control.request_parameters import ParameterValue
+from control.test_requests import MAX_STEPS, check_steps, test_request_work, told_in_journal, ways_for
 from telemetry.errors import ControlError, SourceError
-from telemetry.facts import ModelConfig, ModelState, TensorSpec
-from telemetry.identity import ModelKey
-from ui.html import Html, div, span, tag
-from ui.panel import panel
+from telemetry.facts import ModelConfig, ModelState
+from telemetry.identity import ModelKey, Server
+from ui.html import Html, div
 from ui.person import me
+from ui.request_inputs import inputs_of
+from ui.request_parameters import parameters_of
 from ui.view import View
 
-TYPED, RANDOM, ZEROS, FILE, IMAGE, BYTES = "typed", "random", "zeros", ".npy file", "picture", "any file"
-PICTURES = ("png", "jpg", "jpeg", "bmp", "gif", "webp")
-_TYPED_UP_TO = 16
-"""Elements of an input up to which typing is the first choice."""
-_ONE_LINE_UP_TO = 8
-_IMAGE_SIDE = 224
+MOST_OWN_STEPS = 10
+"""Steps up to which each may have its own values."""
 _SECOND_CLICK_SECONDS = 0.5
 _WAIT_SECONDS = 0.3
 """Most answers come within this: then the page shows them at once, without a second drawing."""
@@ -49,6 +44,8 @@ class Prepared:
     config: ModelConfig
     request: InferenceRequest | None
     refusal: str = ""
+    steps: tuple[InferenceRequest, ...] = ()
+    """All requests to send: the steps of a sequence, and else `request` alone."""
 
 
 def config_of(view: View, key: ModelKey) -> ModelConfig | str:
@@ -67,21 +64,26 @@ def config_of(view: View, key: ModelKey) -> ModelConfig | str:
         return f"The configuration of {key.label()} cannot be read. {error.sentence}"
 
 
-def form(key: ModelKey, config: ModelConfig) -> Prepared:
-    """Draw the form and read it."""
+def form(key: ModelKey, config: ModelConfig, *, whole: bool = False) -> Prepared:
+    """Draw the form and read it. `whole` offers every way, the steps of a sequence and parameters as well.
+
+    Without it the request is one that can be repeated: a load run's.
+    """
     name = f"{key.server} {key.name} {key.version}"
-    batching = config.max_batch_size > 0
-    row_box, seed_box, wait_box = st.columns(3)
-    rows = 1
-    if batching:
-        rows = row_box.number_input(
-            "Rows",
-            0,
-            value=1,
-            step=1,
-            key=f"rows {name}",
+    way = _way(name, key, config) if whole else Way.GENERATE if config.decoupled else Way.INFER
+    many = whole and config.sequence_batching
+    count_box, seed_box, wait_box = st.columns(3)
+    rows, steps = 1, 1
+    if many:
+        steps = count_box.number_input(
+            "Steps", 1, MAX_STEPS, value=1, step=1, key=f"steps {name}",
+            help="This model keeps sequences: its steps are sent one after another, as one whole sequence.",
+        )  # fmt: skip
+    elif config.max_batch_size > 0:
+        rows = count_box.number_input(
+            "Rows", 0, value=1, step=1, key=f"rows {name}",
             help=f"The batch: 1 to {config.max_batch_size} rows.",
-        )
+        )  # fmt: skip
     seed = seed_box.number_input(
         "Seed", 0, value=1, step=1, key=f"seed {name}", help="The same seed gives the same random values."
     )
@@ -89,16 +91,53 @@ def form(key: ModelKey, config: ModelConfig) -> Prepared:
         "Time-out, s", 0.1, value=DEFAULT_TIMEOUT_SECONDS, format="%g", key=f"limit {name}",
         help="How long to wait for the answer. The server goes on with a request that was given up.",
     )  # fmt: skip
-    tensors, refusals = [], []
-    for position, spec in enumerate(config.inputs):
-        try:
-            array = _input(f"{position} {name}", spec, batching, int(rows), int(seed) + position)
-            if array is not None:
-                tensors.append(Tensor(spec.name, spec.datatype, array))
-        except ControlError as error:
-            refusals.append(error.sentence)
-    request = InferenceRequest(key.server, key.name, key.version, tuple(tensors), float(limit))
-    return _prepared(config, request, int(rows), refusals)
+    drawn, refusals = _steps(name, config, int(steps), int(rows), int(seed))
+    parameters: dict[str, ParameterValue] = {}
+    if whole:
+        with st.expander("Request parameters"):
+            parameters, wrong = parameters_of(name)
+            refusals += wrong
+    requests = tuple(
+        InferenceRequest(key.server, key.name, key.version, tensors, float(limit), parameters, way)
+        for tensors in drawn
+    )
+    return prepared_of(config, requests, int(rows), refusals)
+
+
+def _way(name: str, key: ModelKey, config: ModelConfig) -> Way:
+    """How it travels, where there is a choice; a word on why gRPC is none."""
+    server = _server(key.server)
+    if server is None:
+        return Way.INFER
+    ways = ways_for(config, server)
+    missing = grpc_refusal(server)
+    if len(ways) == 1:
+        return ways[0]
+    return st.segmented_control(
+        "Way", ways, default=ways[0], required=True, key=f"way {name}", format_func=str,
+        help=f"generate sends JSON, infer and gRPC exact binary tensors. {missing}".strip(),
+    )  # fmt: skip
+
+
+def _server(server_id: str) -> Server | None:
+    return next((one for one in runtime.current().servers if one.id == server_id), None)
+
+
+def _steps(
+    name: str, config: ModelConfig, steps: int, rows: int, seed: int
+) -> tuple[list[tuple[Tensor, ...]], list[str]]:
+    """The tensors of every step, the same ones or each its own."""
+    own = 1 < steps <= MOST_OWN_STEPS and st.checkbox("Each step has its own values", key=f"own {name}")
+    if not own:
+        tensors, refusals = inputs_of(name, config, rows, seed)
+        return [tensors] * steps, refusals
+    drawn, refusals = [], []
+    for place, tab in enumerate(st.tabs([f"Step {number + 1}" for number in range(steps)])):
+        with tab:
+            tensors, wrong = inputs_of(f"step {place + 1} {name}", config, rows, seed + 100 * place)
+            drawn.append(tensors)
+            refusals += [f"Step {place + 1}: {sentence}" for sentence in wrong]
+    return drawn, refusals
 
 
 def preview(prepared: Prepared) -> Html:
@@ -106,11 +145,11 @@ def preview(prepared: Prepared) -> Html:
     if prepared.request is None:
         return div(prepared.refusal, class_="ts-bad", role="alert")
     lines = [div(sent_as(prepared.config, tensor)) for tensor in prepared.request.tensors]
-    note = (
-        div("This model keeps sequences: the request is sent as a whole sequence of its own.")
-        if prepared.config.sequence_batching
-        else None
-    )
+    note = None
+    if prepared.config.sequence_batching:
+        count = len(prepared.steps)
+        words = f"{count} steps are sent as one" if count > 1 else "the request is sent as a"
+        note = div(f"This model keeps sequences: {words} whole sequence, under an id of its own.")
     return div(lines, note, class_="ts-faint", style="font-size:.88rem")
 
 
@@ -136,7 +175,7 @@ def send(prepared: Prepared, session: str = "test_job") -> None:
         session,
         ActionKind.TEST_REQUEST,
         prepared,
-        test_request_work(control.reader, prepared.config, prepared.request),
+        test_request_work(control.reader, prepared.config, *prepared.steps),
     )
 
 
@@ -152,7 +191,9 @@ def start(session: str, kind: ActionKind, prepared: Prepared, work: Work) -> Non
     request = prepared.request
     st.session_state.pop(f"{session} refused", None)
     try:
-        job = control.perform(Action(kind, request.server, request.model, request.version), work, by=me())
+        told = told_in_journal(prepared.config, prepared.steps or (request,))
+        action = Action(kind, request.server, request.model, request.version, parameters=told)
+        job = control.perform(action, work, by=me())
     except ControlError as error:
         st.session_state[f"{session} refused"] = error.sentence
         return
@@ -177,107 +218,16 @@ def refused(session: str) -> str:
     return st.session_state.get(f"{session} refused", "")
 
 
-def _prepared(config: ModelConfig, request: InferenceRequest, rows: int, refusals: list[str]) -> Prepared:
+def prepared_of(
+    config: ModelConfig, requests: tuple[InferenceRequest, ...], rows: int, refusals: list[str]
+) -> Prepared:
+    """The requests, ready to be sent, or why they cannot be."""
     try:
         if config.max_batch_size > 0:
             check_row_count(config, rows)
         if refusals:
             return Prepared(config, None, " ".join(f"{sentence}." for sentence in refusals))
-        check_request(config, request)
+        check_steps(config, requests)
     except ControlError as error:
         return Prepared(config, None, error.sentence)
-    return Prepared(config, request)
-
-
-def _input(name: str, spec: TensorSpec, batching: bool, rows: int, seed: int) -> AnyArray | None:
-    """One input of the form, shaped as it is sent; None for an optional one that is left out."""
-    panel(
-        div(
-            tag("b", spec.name),
-            span(f"{spec.datatype} {show_shape(spec.dims)}", class_="ts-faint"),
-            class_="ts-h", style="margin-bottom:0",
-        ),
-        key=f"input {name}",
-    )  # fmt: skip
-    if spec.optional and not st.checkbox("send this optional input", key=f"send {name}"):
-        return None
-    how = st.segmented_control(
-        f"Values of {spec.name}", _ways(spec), default=_first_way(spec), required=True, key=f"how {name}",
-        label_visibility="collapsed",
-    )  # fmt: skip
-    values = _values(name, spec, how, seed, rows if batching else 0)
-    if how in (RANDOM, ZEROS):
-        return values
-    return arranged(spec, values, batching=batching, rows=rows)
-
-
-def _values(name: str, spec: TensorSpec, how: str, seed: int, rows: int) -> AnyArray:
-    if how == TYPED:
-        return typed_array(spec.name, spec.datatype, _typed(name, spec))
-    if how == FILE:
-        return npy_array(spec.name, spec.datatype, _upload(name, spec, ("npy",)))
-    if how in (IMAGE, BYTES):
-        return image_array(spec, _upload(name, spec, PICTURES if how == IMAGE else ()))
-    shape = ((rows,) if rows else ()) + _sizes(name, spec)
-    return random_array(spec.datatype, shape, seed) if how == RANDOM else zeros_array(spec.datatype, shape)
-
-
-def _typed(name: str, spec: TensorSpec) -> str:
-    label, first, key = f"{spec.name} typed", _example(spec), f"typed {name}"
-    if spec.datatype == "BYTES" or -1 in spec.dims or math.prod(spec.dims) > _ONE_LINE_UP_TO:
-        words = (
-            "One text a line, or JSON" if spec.datatype == "BYTES" else "Numbers with blanks between, or JSON"
-        )
-        return st.text_area(label, first, key=key, height=68, label_visibility="collapsed", placeholder=words)
-    words = "Numbers with blanks between; one row is repeated for all rows"
-    return st.text_input(label, first, key=key, label_visibility="collapsed", placeholder=words)
-
-
-def _upload(name: str, spec: TensorSpec, kinds: tuple[str, ...]) -> bytes:
-    file = st.file_uploader(
-        f"File for {spec.name}",
-        type=list(kinds) or None,
-        key=f"file {kinds} {name}",
-        label_visibility="collapsed",
-    )
-    if file is None:
-        raise ControlError(f"{spec.name}: no file is chosen")
-    return file.getvalue()
-
-
-def _sizes(name: str, spec: TensorSpec) -> tuple[int, ...]:
-    """The dims with a number for each -1."""
-    open_ones = [index for index, size in enumerate(spec.dims) if size == -1]
-    if not open_ones:
-        return spec.dims
-    first = _IMAGE_SIDE if takes_images(spec) and len(spec.dims) > 1 else 1
-    sizes = list(spec.dims)
-    for box, index in zip(st.columns(len(open_ones)), open_ones, strict=True):
-        sizes[index] = int(
-            box.number_input(
-                f"Size of dimension {index + 1}", 1, value=first, step=1, key=f"dim {index} {name}"
-            )
-        )
-    return tuple(sizes)
-
-
-def _ways(spec: TensorSpec) -> list[str]:
-    upload = [BYTES if spec.datatype == "BYTES" else IMAGE] if takes_images(spec) else []
-    return [TYPED, RANDOM, ZEROS, FILE, *upload]
-
-
-def _first_way(spec: TensorSpec) -> str:
-    elements = math.prod(spec.dims)
-    return TYPED if -1 in spec.dims or elements <= _TYPED_UP_TO else RANDOM
-
-
-def _example(spec: TensorSpec) -> str:
-    """What stands in the field first: 1 2 3 ... for numbers."""
-    count = math.prod(size for size in spec.dims if size != -1)
-    if count > _TYPED_UP_TO:
-        return ""
-    if spec.datatype == "BYTES":
-        return "\n".join(["hello"] * count)
-    if spec.datatype == "BOOL":
-        return " ".join(["true"] * count)
-    return " ".join(str(number) for number in range(1, count + 1))
+    return Prepared(config, requests[0], steps=requests)

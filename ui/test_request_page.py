@@ -6,7 +6,7 @@ import streamlit as st
 
 import runtime
 from control.actions import ActionKind
-from ui import test_answer, test_request, writes
+from ui import request_code, saved_requests, test_answer, test_request, writes
 from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
 from ui.html import div, link, span
@@ -58,7 +58,7 @@ def _request_page() -> None:
     refusal = _refusal_of(ActionKind.TEST_REQUEST, key)
     left, right = st.columns([5, 6], gap="large")
     with left:
-        prepared = test_request.form(key, config)
+        prepared = test_request.form(key, config, whole=True)
         panel(div(refusal, class_="ts-warn") if refusal else test_request.preview(prepared), key="preview")
         st.button(
             "Send request", type="primary", key="send", on_click=test_request.press, args=("send",),
@@ -66,8 +66,12 @@ def _request_page() -> None:
         )  # fmt: skip
         if test_request.pressed("send"):
             test_request.send(prepared)
+        request_code.section(prepared)
+        if not refusal:
+            saved_requests.section(key, config, prepared, test_request.job_of("test_job", key))
     with right:
-        test_answer.answer(test_request.job_of("test_job", key), test_request.refused("test_job"))
+        job = test_request.job_of("test_job", key)
+        test_answer.answer(job, test_request.refused("test_job"), saved_requests.verdict)
     same = view.filters.params() | {"model": key.name, "version": key.version}
     panel(
         div(

@@ -14,7 +14,7 @@ from control.inference import Reply, Tensor
 from control.server_split import ModelSplit, ServerSplit
 from control.test_requests import TestAnswer
 from telemetry.actions import ActionKind, Conclusion, Outcome
-from tests.pages.write_side import NotingControl, install, open_page, panel
+from tests.pages.write_side import NotingControl, install, open_page, panel, panels
 
 SPLIT = ModelSplit("fast_add", "1", 1, 0, 1, 1, 1310.0, 577.0, 32.0, 657.0, 43.8, {1: 1})
 ALONE = "This request alone: the server counted no other in between."
@@ -109,14 +109,14 @@ def test_the_answer_shows_outputs_latency_and_the_servers_split() -> None:
     assert not page.exception
     (action,) = control.performed
     assert (action.kind, action.server, action.model) == (ActionKind.TEST_REQUEST, "lab", "fast_add")
-    html = panel(page, "answer")
-    shown = words(html)
+    shown = words(panel(page, "answer"))
     assert shown.startswith("ANSWERED fast_add answered after 3.78 ms")
-    assert "OUT FP32 [1,1]" in shown
-    assert ">3.5</pre>" in html
-    assert ALONE in shown
-    assert "this client waited , network included 3.78 ms" in shown
-    assert "fast_add v1 1.31 ms 577 µs 32 µs 657 µs 43.8 µs" in shown
+    assert words(panels(page, "head OUT")[0]) == "OUT FP32 [1,1] copy"
+    assert words(panels(page, "output OUT")[0]) == "value 0 3.5"
+    split = words(panel(page, "answer_split"))
+    assert ALONE in split
+    assert "this client waited , network included 3.78 ms" in split
+    assert "fast_add v1 1.31 ms 577 µs 32 µs 657 µs 43.8 µs" in split
     page.run()
     assert len(control.performed) == 1
     assert words(panel(page, "answer")) == shown
@@ -128,14 +128,16 @@ def test_64_bit_integers_are_shown_to_the_last_digit_and_bytes_literally() -> No
     page = open_form()
     button(page, "Send request").click()
     page.run()
-    assert ">9007199254740993  -1</pre>" in panel(page, "answer")
+    (table,) = panels(page, "output OUT")
+    assert ">9007199254740993</td>" in table and ">-1</td>" in table
+    assert "min -1, max 9007199254740993" in panels(page, "head OUT")[0]
     texts = np.empty((1, 1), dtype=object)
     texts[0, 0] = b"<script>\xff"
     answering(control, texts, "BYTES")
     page = open_form()
     button(page, "Send request").click()
     page.run()
-    assert "&lt;script&gt;\ufffd" in panel(page, "answer")
+    assert "&lt;script&gt;\ufffd" in panels(page, "output OUT")[0]
 
 
 def test_a_failure_is_a_sentence_with_the_servers_text_behind_a_fold() -> None:
@@ -165,11 +167,13 @@ def test_a_model_that_is_not_loaded_says_where_to_load_it() -> None:
     assert "broken_init v1 is not loaded: the page Repository loads it." in words(panel(page, "none"))
 
 
-def test_a_decoupled_model_is_refused_before_sending() -> None:
+def test_a_decoupled_model_is_asked_by_generate_stream() -> None:
     control = install(decoupled=True)
     page = open_form()
-    assert words(panel(page, "preview")).startswith("This model streams (decoupled)")
-    assert button(page, "Send request").disabled
+    (ways,) = [one for one in page.button_group if one.proto.label == "Way"]
+    assert [option.content for option in ways.proto.options] == ["generate stream", "generate"]
+    assert words(panel(page, "preview")).startswith("A: sent shape [1,1] (batch 1), FP32")
+    assert not button(page, "Send request").disabled
     assert control.performed == []
 
 
@@ -203,7 +207,7 @@ def test_an_ensembles_parts_are_those_of_its_steps() -> None:
     page.run()
     button(page, "Send request").click()
     page.run()
-    html = panel(page, "answer")
+    html = panel(page, "answer_split")
     assert "pipeline v1 1.31 ms – – – – slow_add v1 1.31 ms 577 µs" in words(html)
     assert "an ensemble&#x27;s time is that of its steps" in html
     assert html.count('class="ts-split"') == 1

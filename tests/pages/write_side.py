@@ -68,7 +68,11 @@ def recorded(name: str) -> Any:
 
 
 def install(
-    *, control: bool = True, state: str = "default_2_under_load", decoupled: bool = False
+    *,
+    control: bool = True,
+    state: str = "default_2_under_load",
+    decoupled: bool = False,
+    sequence_batching: bool = False,
 ) -> NotingControl:
     """Make this process' runtime one that has read the recorded answers `SPAN_SECONDS` apart, until now."""
     server = Server(
@@ -86,7 +90,7 @@ def install(
         index, _ = parse_index(recorded(f"{name}_index"))
         process.accept(Scrape("lab", Source.INDEX, at, 0.01, index_samples(index), index))
     configs = {
-        name: replace(parse_config(recorded(f"config_{name}")), decoupled=decoupled)
+        name: replace(parse_config(recorded(f"config_{name}")), decoupled=decoupled, sequence_batching=sequence_batching)
         for name in ("fast_add", "pipeline")
     }
     process.accept(Scrape("lab", Source.CONFIG, now, 0.01, payload=configs))
@@ -111,3 +115,12 @@ def panel(app: AppTest, key: str) -> str:
         if element.proto.id.endswith(f"-{key}"):
             return str(json.loads(element.proto.json)["html"])
     raise KeyError(key)
+
+
+def panels(app: AppTest, start: str) -> list[str]:
+    """The markup of all panels whose key begins so, in their order on the page."""
+    return [
+        str(json.loads(element.proto.json)["html"])
+        for element in app.get("bidi_component")
+        if f"-{start}" in element.proto.id
+    ]

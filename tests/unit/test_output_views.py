@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from control.output_views import OutputStatistics, hex_lines, picture_of, statistics_of, table_of
+from control.output_views import OutputStatistics, hex_lines, is_picture, picture_of, statistics_of, table_of
 
 
 def test_statistics_count_what_is_not_finite_and_leave_it_out() -> None:
@@ -75,7 +75,7 @@ def test_pictures_in_every_layout_show_their_pixels() -> None:
         np.moveaxis(colour, -1, 0)[np.newaxis],
     ):
         found = picture_of(array)
-        assert found is not None and found[1] == "values 0 to 255"
+        assert found is not None and found[1] == "values 0 to 255" and is_picture(array)
         assert (pixels(found[0]) == colour).all()
     grey = picture_of(np.array([[0.0, 1.0], [0.5, np.nan]], dtype=np.float32))
     assert grey is not None and grey[1] == "values 0 to 1"
@@ -94,9 +94,9 @@ def test_a_picture_file_in_bytes_is_drawn_anew_and_anything_else_is_no_picture()
     assert found is not None and found[1] == "a PNG file, 3 × 2"
     assert pixels(found[0])[0, 0].tolist() == [10, 20, 30, 255]
     array[0, 0] = buffer.getvalue()[:40]
-    assert picture_of(array) is None
+    assert picture_of(array) is None and not is_picture(np.array([b"text"], dtype=object))
     for no_picture in (np.zeros((1, 10)), np.zeros(5), np.zeros((0, 3, 3)), np.array([[True, False]] * 2)):
-        assert picture_of(no_picture) is None
+        assert picture_of(no_picture) is None and not is_picture(no_picture)
 
 
 def test_hex_shows_offset_bytes_and_letters() -> None:
