@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import http.client
+import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -181,6 +183,8 @@ def _sentence(kind: str, status: int, text: str, asked: Asked) -> str:
         "status": InferenceServerException(msg=text, status=str(status)),
         "timeout": TimeoutError(),
         "refused": ConnectionRefusedError(text),
+        "tls": ssl.SSLError(text),
+        "name": socket.gaierror(text),
         "closed": ConnectionResetError(text),
         "connection": ConnectionResetError(text),
         "protocol": http.client.HTTPException(text),

@@ -19,6 +19,8 @@ NOT_READ = "the server's statistics could not be read"
 _NO_INSTANCES = "not known: an ensemble has no instances, or the statistics could not be read"
 _NO_GPU = "the server reports no GPU"
 
+_WRAPPED = "white-space:normal"
+"""A phone shows two columns only if long titles may break."""
 Cell = Callable[[Measurement], Html]
 
 
@@ -26,12 +28,12 @@ def details(titles: Sequence[str], measurements: Sequence[Measurement]) -> Html:
     """One column for each load, all figures below each other: the clients' first, then the server's."""
     rows = []
     for title, tip, cell in _ROWS:
-        cells = [tag("td", cell(one), class_="ts-right") for one in measurements]
+        cells = [tag("td", cell(one), class_="ts-right", style=_WRAPPED) for one in measurements]
         rows.append(tag("tr", tag("td", span(title, data_tip=tip or None)), cells))
     for name in _steps(measurements):
         cells = [tag("td", _rows_per_execution(one, name), class_="ts-right") for one in measurements]
         rows.append(tag("tr", tag("td", f"rows per execution of {name}"), cells))
-    heads = [tag("th", title, class_="ts-right") for title in titles]
+    heads = [tag("th", title, class_="ts-right", style=_WRAPPED) for title in titles]
     return _table([tag("th", ""), *heads], rows)
 
 

@@ -37,6 +37,17 @@ class Target:
         return raw
 
 
+def not_connected(error: OSError) -> str:
+    """Why there is no connection, as one word."""
+    kinds = {
+        ConnectionRefusedError: "refused",
+        ssl.SSLError: "tls",
+        socket.gaierror: "name",
+        TimeoutError: "timeout",
+    }
+    return next((word for kind, word in kinds.items() if isinstance(error, kind)), "connect")
+
+
 class Connection:
     """A socket, the request on it, and the answer so far. Times are of `time.perf_counter`, seconds."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from experiments.load_generator.answers import BadAnswer
-from experiments.load_generator.connection import Connection, Target
+from experiments.load_generator.connection import Connection, Target, not_connected
 from experiments.load_generator.recorder import MAX_SUCCESSES, Recorder
 from experiments.load_generator.schedule import Arrivals, Gate
 
@@ -255,8 +255,7 @@ class Loop:
             connection.retry_at = now + _RETRY_SECONDS
             if self._sending and self._left > 0:
                 self._left -= 0 if self._open else 1
-                kind = "refused" if isinstance(error, ConnectionRefusedError) else "connect"
-                self.recorder.failure(kind, 0, str(error), _clock())
+                self.recorder.failure(not_connected(error), 0, str(error), _clock())
             return
         connection.sock = sock
         self._by_fd[sock.fileno()] = connection
