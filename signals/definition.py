@@ -60,8 +60,8 @@ class Definition:
         if self.level is Level.GPU or _is_largest(self.expression):
             return f"max by ({names}) ({self.expression.promql(dialect)})"
         if isinstance(self.expression, Share):
-            parts = self.expression.part_and_rest
-            return Share.text(*(f"sum by ({names}) ({one.promql(dialect)})" for one in parts))
+            parts = self.expression.part_and_rest(dialect)
+            return Share.text(*(f"sum by ({names}) ({one})" for one in parts))
         if isinstance(self.expression, Ratio):
             above, below = (one.promql(dialect) for one in (self.expression.above, self.expression.below))
             return f"(sum by ({names}) ({above}) / (sum by ({names}) ({below}) > 0))"

@@ -28,7 +28,8 @@ class Dialect:
 
     `server` may be several labels ("cluster, instance"). `whole_range` reads every selector over the whole
     range of a chart, whose length the window then is, at its end: a number to rank by that does not change
-    along the chart; gauges count with their largest value.
+    along the chart; gauges count with their largest value. `only_grown`: increases of zero are left out
+    before they are summed up, which saves most of the work where few series ever grow.
     """
 
     server: str = "instance"
@@ -37,6 +38,7 @@ class Dialect:
     window: str = "$__rate_interval"
     matchers: str = ""
     whole_range: bool = False
+    only_grown: bool = False
 
     def label(self, name: str) -> str:
         """A label's name there."""

@@ -6,7 +6,7 @@ a ratio is never 0/0; what one side lacks is absent from the result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class Increase(Expression):
     def promql(self, dialect: Dialect) -> str:
         """`sum without (...) (increase(family[window]))`."""
         text = f"increase({dialect.over_window(self.family, self.where)})"
+        if dialect.only_grown:
+            text = f"({text} > 0)"
         return _grouped(text, self.family, self.by, dialect)
 
 
@@ -200,22 +202,29 @@ class Ratio(Expression):
         return f"({self.above.promql(dialect)} /{match} ({self.below.promql(dialect)} > 0))"
 
 
+@dataclass(frozen=True, slots=True)
 class Share(Ratio):
-    """What part makes of part and rest together: `Share.of(part, rest)`."""
+    """What part makes of part and rest together: `Share.of(part, rest)`.
+
+    `sparse`: most series of the part never grow, and sums of those that do are all there is in it.
+    """
+
+    sparse: bool = False
 
     @classmethod
-    def of(cls, part: Expression, rest: Expression) -> Share:
+    def of(cls, part: Expression, rest: Expression, *, sparse: bool = False) -> Share:
         """part / (rest + part)."""
-        return cls(part, Sum(rest, part))
+        return cls(part, Sum(rest, part), sparse=sparse)
 
     def promql(self, dialect: Dialect) -> str:
         """See `text`."""
-        return self.text(*(one.promql(dialect) for one in self.part_and_rest))
+        return self.text(*self.part_and_rest(dialect))
 
-    @property
-    def part_and_rest(self) -> tuple[Expression, Expression]:
-        """Both, as they were given."""
-        return self.above, self.below.one if isinstance(self.below, Sum) else self.below
+    def part_and_rest(self, dialect: Dialect) -> tuple[str, str]:
+        """Both as PromQL."""
+        rest = self.below.one if isinstance(self.below, Sum) else self.below
+        sparsely = replace(dialect, only_grown=True) if self.sparse else dialect
+        return self.above.promql(sparsely), rest.promql(dialect)
 
     @staticmethod
     def text(part: str, rest: str) -> str:

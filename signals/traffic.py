@@ -71,7 +71,7 @@ def _traffic() -> tuple[Definition, ...]:
             Unit.RATIO,
             "Failed",
             "failures / (successes + failures)",
-            Share.of(failed, served),
+            Share.of(failed, served, sparse=True),
             Share.of(client_failed, client_served),
         ),
         Definition(
