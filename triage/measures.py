@@ -5,7 +5,7 @@ from __future__ import annotations
 from history.protocol import Reduce
 from signals.definition import Definition, Level
 from signals.definitions import definition
-from signals.evaluation import SERVER, Expression
+from signals.evaluation import MODEL, SERVER, Expression
 from signals.expression import (
     Difference,
     Gauge,
@@ -106,6 +106,14 @@ MEASURES: tuple[Definition, ...] = (
         "Growth of the memory in use on the model's GPUs",
         "memory in use now - one window ago",
         Growth(OfItsGpus(_of_gpu("memory_used_bytes"))),
+    ),
+    Definition(
+        "process_memory_growth_bytes",
+        Level.MODEL,
+        Unit.BYTES,
+        "Growth of the memory of the model's own processes",
+        "memory of its processes now - one window ago, on all devices together",
+        Growth(Gauge("tritonscope_model_memory_bytes", MODEL, where=(("source", "process"),))),
     ),
     Definition(
         "gpu_memory_used_ratio",
