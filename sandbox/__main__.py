@@ -1,4 +1,4 @@
-"""The sandbox's commands: run, restart, traffic, models."""
+"""The sandbox's commands: run, restart, traffic, models, laboratory."""
 
 from __future__ import annotations
 
@@ -38,13 +38,28 @@ def parser() -> argparse.ArgumentParser:
 
     models = commands.add_parser("models", help="put the generated model.onnx files into a repository")
     models.add_argument("--into", type=Path, required=True, help="for example model_repository")
+
+    laboratory = commands.add_parser(
+        "laboratory", help="play faults and healthy situations and see what triage says of them"
+    )
+    laboratory.add_argument("--only", action="append", default=[], metavar="NAME", help="repeat for several")
+    laboratory.add_argument(
+        "--minutes", type=float, help="after the onset (default: faults until they are named, else 3)"
+    )
+    laboratory.add_argument("--list", action="store_true", help="names, and what must be found")
     return top
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; its exit status, 2 with one sentence if it cannot be done."""
     chosen = parser().parse_args(arguments)
-    actions = {"run": _run, "restart": _restart, "traffic": _traffic, "models": _models}
+    actions = {
+        "run": _run,
+        "restart": _restart,
+        "traffic": _traffic,
+        "models": _models,
+        "laboratory": _laboratory,
+    }
     try:
         return actions[chosen.command](chosen)
     except SandboxError as error:
@@ -88,6 +103,13 @@ def _models(chosen: argparse.Namespace) -> int:
     for path in place_onnx_files(files, chosen.into):
         _tell(f"wrote {path}")
     return 0
+
+
+def _laboratory(chosen: argparse.Namespace) -> int:
+    # It brings the whole product along, which the other commands do without.
+    from sandbox.laboratory.command import main as play
+
+    return play(chosen.only, chosen.minutes, listed=chosen.list)
 
 
 def _positive(text: str) -> float:

@@ -10,15 +10,17 @@ from history.events import EventKind
 from telemetry.actions import ActionKind, Outcome, Record
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey
+from telemetry.load_errors import POLL_FAILED
 from triage.context import Context, Fact
 
 LOADS = (ActionKind.LOAD, ActionKind.RELOAD, ActionKind.OVERRIDE, ActionKind.REVERT)
 REFUSALS: tuple[tuple[str, str], ...] = (
-    ("not_explicit", "does not accept load/unload"),
-    ("no_version", "no version folder"),
-    ("unreadable", "could not read this model"),
+    ("not_explicit", "explicit model load / unload is not allowed"),
+    ("no_version", "at least one version must be available"),
+    ("unreadable", POLL_FAILED),
 )
-"""Class of a refused load, and the words of the write side that tell it."""
+"""Class of a refused load, and the words of the server that tell it."""
+_NOT_LOADED = "not loaded: "
 NO_EFFECT = "nothing had changed on disk"
 """Words of the write side for a load that the server answered well without doing anything."""
 SETTLED_SECONDS = 10.0
@@ -30,6 +32,7 @@ _STUBBED = "python"
 class _Refusal:
     at: float
     sentence: str
+    kind: str
 
 
 def refused_models(context: Context) -> tuple[ModelKey, ...]:
@@ -64,7 +67,9 @@ def _refusal(context: Context, server: str, model: str) -> _Refusal | None:
     newest = _newest_load(context, server, model)
     if newest is None or newest.outcome is not Outcome.FAILED or newest.ended_at is None:
         return None
-    return _Refusal(newest.ended_at, newest.sentence)
+    raw = newest.detail or newest.sentence
+    kind = next((word for word, mark in REFUSALS if mark in raw), "other")
+    return _Refusal(newest.ended_at, newest.sentence.partition(_NOT_LOADED)[2] or newest.sentence, kind)
 
 
 def _refused(context: Context, key: ModelKey) -> _Refusal | None:
@@ -86,9 +91,7 @@ def _load_refusal(context: Context, key: ModelKey) -> Fact:
 
 def _load_refusal_class(context: Context, key: ModelKey) -> Fact:
     found = _refused(context, key)
-    if found is None:
-        return None
-    return next((word for word, mark in REFUSALS if mark in found.sentence), "other")
+    return found.kind if found else None
 
 
 def unloaded_by_us(context: Context, key: ModelKey) -> bool:

@@ -129,7 +129,7 @@ class Replay:
                 action = Action(ActionKind(row["kind"]), row.get("server", "saved"), row["model"])
                 record = Record(number, action, START + at, "", sent=True)
                 record = replace(record, ended_at=START + at, outcome=Outcome(row["outcome"]))
-                done.append(replace(record, sentence=row.get("sentence", "")))
+                done.append(replace(record, sentence=row.get("sentence", ""), detail=row.get("detail")))
         return done
 
     def _probe(self) -> None:

@@ -1,0 +1,92 @@
+"""A small HTTP proxy: one address for several servers, or a metrics page that is changed on its way."""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+
+from sandbox.laboratory.clients import address_of
+from sandbox.options import HOST
+
+_SECONDS = 10.0
+
+Rewrite = Callable[[str], str]
+
+
+class Proxy:
+    """Listens on a free port of this machine; every request goes to the next of `urls` in turn.
+
+    `rewrite` may be set at any time: what it makes of a page is what is answered.
+    """
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self.lead_to(urls)
+        self.rewrite: Rewrite | None = None
+        self._server = ThreadingHTTPServer((HOST, 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://{HOST}:{self._server.server_address[1]}"
+
+    def lead_to(self, urls: Sequence[str]) -> None:
+        """From now on to these, in turn."""
+        self._turn = itertools.cycle([address_of(url) for url in urls])
+
+    def __enter__(self) -> Self:
+        """Listen."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _passed_on(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
+        connection = http.client.HTTPConnection(*next(self._turn), timeout=_SECONDS)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            data = answer.read()
+        finally:
+            connection.close()
+        if self.rewrite is not None and path.startswith("/metrics"):
+            data = self.rewrite(data.decode("utf-8")).encode("utf-8")
+        return answer.status, answer.headers.get("Content-Type", "application/json"), data
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._pass_on("GET")
+
+            def do_POST(self) -> None:
+                self._pass_on("POST")
+
+            def _pass_on(self, method: str) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                try:
+                    status, kind, data = proxy._passed_on(method, self.path, body)
+                except (OSError, http.client.HTTPException):
+                    status, kind, data = 502, "text/plain", b"the server behind the proxy does not answer"
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Nothing is told."""
+
+        return Handler
