@@ -19,7 +19,7 @@ from experiments.arms import Arm, arm_configs, words_of
 from experiments.measure import Measurement
 from experiments.plan import LoadPlan
 from experiments.report import RunKind
-from experiments.session import Session, Wanted, work_of
+from experiments.session import Session, Wanted, rest, work_of
 from telemetry.access import Identity
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
 from telemetry.errors import ActionFailed, AlreadyRunning, NotAllowed, SourceError, TritonscopeError
@@ -78,6 +78,11 @@ def sentence(model: str, measurements: Sequence[Measurement]) -> str:
         f"{model}: {best.label} gives {significant(factor)} times the throughput of {worst.label} "
         f"({rates} requests/s), mean latency {waits}"
     )
+
+
+def _never() -> bool:
+    """What must be put back is put back also after a stop."""
+    return False
 
 
 class _Comparison:
@@ -165,7 +170,7 @@ class _Comparison:
                 break
             if not problem:
                 return ""
-            time.sleep(_RESTORE_PAUSE_SECONDS)
+            rest(_RESTORE_PAUSE_SECONDS, _never)
         return f"The configuration of {self._model} from before could not be put back: {problem}"
 
     def _put_back(self, overridden: bool) -> str:
