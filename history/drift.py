@@ -53,15 +53,14 @@ class Drift:
     def words(self, clock: Callable[[float], str]) -> str:
         """One sentence; `clock` writes a unix time as the reader's time of day."""
         when = f" since {clock(self.since)}" if self.since is not None else ""
-        what = in_words(self.changes)
         if self.source is KnownFrom.SEEN:
             return (
-                f"Its configuration was changed{when} by somebody else: {what}. Whether its files were "
-                "edited or it was overridden, Triton does not tell"
+                f"Its configuration was changed{when} by somebody else: {in_words(self.changes)}. Whether "
+                "its files were edited or it was overridden, Triton does not tell"
             )
         by = f", overridden by {self.who}" if self.who else ""
         lost = "it is lost when the model is unloaded or the server restarts"
-        return f"It runs with {what} in place of its files'{when}{by}; {lost}"
+        return f"It runs with {in_words(self.changes, 'its file:')}{when}{by}; {lost}"
 
 
 class Drifts:

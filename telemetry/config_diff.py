@@ -40,11 +40,11 @@ class FieldChange:
         """The field as a person names it."""
         return _SHOWN.get(self.path, self.path.removeprefix("dynamic_batching."))
 
-    def words(self) -> str:
-        """`max_batch_size 8 (was 4)`; the values of other fields stay unsaid."""
+    def words(self, before: str = "was") -> str:
+        """`max_batch_size 8 (was 4)`, `before` in place of "was"; values of other fields stay unsaid."""
         if not self.public:
             return f"another {self.name}"
-        return f"{self.name} {shown(self.after)} (was {shown(self.before)})"
+        return f"{self.name} {shown(self.after)} ({before} {shown(self.before)})"
 
 
 def shown(value: object) -> str:
@@ -60,9 +60,9 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def in_words(changes: Iterable[FieldChange]) -> str:
+def in_words(changes: Iterable[FieldChange], before: str = "was") -> str:
     """All changes in one run of words."""
-    return ", ".join(change.words() for change in changes)
+    return ", ".join(change.words(before) for change in changes)
 
 
 def changes_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[FieldChange, ...]:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
+from control.log_level import LogLevel, due_at, log_level_action, read_log_level
 from control.override import Override, QueuePolicy, override_config
+from history.config_book import ConfigBook
+from history.drift import Drifts, KnownFrom
+from history.events import EventLog
 from sandbox.repository import FAULT_MODELS
 from telemetry.access import LOCAL
 from telemetry.actions import Action, ActionKind, Outcome, Record
+from telemetry.config_diff import durable_lines
 from telemetry.facts import ModelState
-from tests.integration.write_lab import LIMIT_SECONDS, Lab, answer, floats, started_lab
+from tests.integration.write_lab import LIMIT_SECONDS, Lab, LabFiles, answer, floats, started_lab
 
 pytestmark = pytest.mark.integration
 MODEL = "batch_add_model"
@@ -95,6 +102,7 @@ def test_code_in_an_override_is_refused_without_a_byte_sent(lab: Lab) -> None:
         record = load_with(lab, MODEL, config)
         assert (record.outcome, record.sent) == (Outcome.REFUSED, False), record
     record = load_with(lab, MODEL, disk.raw)
+    assert (record.outcome, record.sent) == (Outcome.DONE, False)
     assert record.sentence == f"{MODEL} already runs with this configuration. Nothing was sent."
     record = load_with(lab, "not_there", disk.raw)
     assert record.outcome is Outcome.REFUSED
@@ -113,6 +121,80 @@ def test_an_override_that_does_not_load_leaves_the_old_configuration(lab: Lab) -
     assert record.outcome is Outcome.FAILED, record
     assert record.sentence.endswith("The version loaded before stays READY and serves on")
     assert lab.reader.config("lab", MODEL).max_batch_size == 4
+
+
+def test_drift_is_seen_where_the_file_can_be_read_also_when_somebody_else_overrode(lab: Lab) -> None:
+    revision = iter(range(1000))
+    files = LabFiles(lab.sandbox)
+    drifts = Drifts(ConfigBook(), EventLog(), lab.control.records, files.config_text, lambda: next(revision))
+    names = sorted(entry.name for entry in lab.reader.index("lab") if entry.state is ModelState.READY)
+    assert MODEL in names and "ensemble_pipeline" in names
+    for name in names:
+        assert drifts.of("lab", name, lab.reader.config("lab", name)) is None, name
+    disk = lab.reader.config("lab", MODEL)
+    wanted = override_config(disk, Override(max_queue_delay_us=4000, instances=2, response_cache=True))
+    body = json.dumps({"parameters": {"config": json.dumps(wanted)}}).encode()
+    with urlopen(f"{lab.sandbox.http_url}/v2/repository/models/{MODEL}/load", body, LIMIT_SECONDS):
+        drift = drifts.of("lab", MODEL, lab.reader.config("lab", MODEL))
+    assert drift is not None and drift.source is KnownFrom.FILE
+    assert {change.path: (change.before, change.after) for change in drift.changes} == {
+        "dynamic_batching.max_queue_delay_microseconds": (500, 4000),
+        "instance_group": ([], [{"count": 2, "kind": "KIND_CPU"}]),
+        "response_cache.enable": (False, True),
+    }
+    assert lab.do(ActionKind.REVERT, MODEL).outcome is Outcome.DONE
+    assert drifts.of("lab", MODEL, lab.reader.config("lab", MODEL)) is None
+
+
+def test_the_lines_for_the_file_make_the_change_last(lab: Lab) -> None:
+    disk = lab.reader.config("lab", MODEL)
+    changes = Override(max_batch_size=6, preferred_batch_sizes=(3, 6), instances=2, preserve_ordering=True)
+    lines = durable_lines(disk.raw, override_config(disk, changes))
+    file = lab.sandbox.repository / MODEL / "config.pbtxt"
+    text = before = file.read_text()
+    for name in ("dynamic_batching", "max_batch_size"):
+        text = re.sub(rf"^{name}(?:: \d+| \{{.*?^\}})\n", "", text, flags=re.DOTALL | re.MULTILINE)
+    file.write_text(f"{text}\n{lines}\n")
+    try:
+        assert lab.do(ActionKind.RELOAD, MODEL).outcome is Outcome.DONE
+        running = lab.reader.config("lab", MODEL)
+        assert (running.max_batch_size, running.preferred_batch_sizes) == (6, (3, 6))
+        assert (running.instance_count, running.max_queue_delay_us) == (2, 500)
+        assert running.raw["dynamic_batching"]["preserve_ordering"] is True
+    finally:
+        file.write_text(before)
+        assert lab.do(ActionKind.RELOAD, MODEL).outcome is Outcome.DONE
+    assert lab.reader.config("lab", MODEL).raw == disk.raw
+
+
+def test_a_log_level_is_set_and_set_back(lab: Lab) -> None:
+    before = read_log_level(lab.server)
+    wanted = LogLevel(before.info, before.warning, before.error, before.verbose + 1)
+    record = lab.control.perform(log_level_action("lab", wanted, 0.001), by=LOCAL).wait(LIMIT_SECONDS)
+    assert record.outcome is Outcome.DONE, record
+    assert record.sentence == f"lab now logs {wanted.words()}, for 0.001 minutes, then as before"
+    assert read_log_level(lab.server) == wanted
+    due = lab.control.log_returns.due("lab")
+    assert due is not None
+    lab.control.log_returns.step(due_at(due))
+    assert read_log_level(lab.server) == before
+    newest = lab.control.records("lab")[0]
+    assert (newest.action.kind, newest.action.who) == (ActionKind.LOG_LEVEL, "tritonscope")
+
+
+def test_a_series_of_loads_shows_what_went_well_and_what_did_not(lab: Lab) -> None:
+    for number in (1, 2):
+        lab.sandbox.add_model(
+            FAULT_MODELS["slow_load"], name=f"late_{number}", parameters={"load_seconds": "1"}
+        )
+    models = ("late_1", "no_such_model", "late_2")
+    actions = [Action(ActionKind.LOAD, "lab", model) for model in models]
+    series = lab.control.several.begin("load", actions, by=LOCAL, token="several")
+    assert series.wait(LIMIT_SECONDS)
+    assert series.sentence() == "2 of 3 done, 1 not"
+    assert [lab.sent(model, "load") for model in models] == [1, 1, 1]
+    sentences = [step.record.sentence for step in series.steps if step.record is not None]
+    assert "the repository has no model of that name" in sentences[1]
 
 
 def test_a_model_that_does_not_come_back_is_told(lab: Lab) -> None:

@@ -8,12 +8,13 @@ import threading
 import pytest
 import streamlit as st
 
+from collectors.config import parse_config
 from control.performer import Course
 from control.policy import CONTROL_REFUSED, NONE_OR_POLL
 from telemetry.access import LOCAL, Identity
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import AlreadyRunning
-from tests.pages.write_side import NotingControl, install, open_page, panel
+from tests.pages.write_side import ConfigsOnly, NotingControl, install, open_page, panel, recorded
 from ui import confirm, repository
 from ui.view import View
 
@@ -227,3 +228,133 @@ def test_markup_in_a_models_name_is_shown_literally() -> None:
     assert "<b>x</b>" not in html
     assert "&lt;b&gt;x&lt;/b&gt;&amp;" in html
     assert control.performed == []
+
+
+def ready_to_override(control: NotingControl, **raw: object) -> None:
+    """What the model runs with, as the server tells it."""
+    config = parse_config({**recorded("config_fast_add"), **raw})
+    control.reader = ConfigsOnly({"fast_add": config})
+
+
+def test_the_override_form_shows_what_runs_and_changes_nothing_by_itself() -> None:
+    control = install()
+    ready_to_override(control)
+    page = open_page("repository", do="override", on="lab", what="fast_add")
+    assert not page.exception
+    assert "requests/s" in words(panel(page, "question"))
+    assert page.number_input(key="override_max_batch_size").value == 8
+    (go,) = [button for button in page.button if button.key == "go"]
+    assert (go.label, go.disabled) == ("Load with these changes", True)
+    assert not page.get("code")
+    page.number_input(key="override_max_batch_size").set_value(4).run()
+    difference = words(panel(page, "difference"))
+    assert re.search(r"max_batch_size 8 8 4", difference), difference
+    assert "Its file cannot be read from here" in difference
+    assert [block.value for block in page.code] == ["max_batch_size: 4"]
+    assert any("lost when the model is unloaded or the server restarts" in one.value for one in page.caption)
+    (go,) = [button for button in page.button if button.key == "go"]
+    assert not go.disabled
+    assert control.performed == []
+
+
+def test_the_override_that_is_sent_is_the_whole_configuration() -> None:
+    control = install()
+    ready_to_override(control)
+    control.answers = done
+    page = open_page("repository", do="override", on="lab", what="fast_add")
+    page.number_input(key="override_max_batch_size").set_value(4).run()
+    page.text_input(key="question_why").set_value("smaller batches").run()
+    page.button(key="go").click().run()
+    assert not page.exception
+    (action,) = control.performed
+    assert (action.kind, action.model, action.why) == (ActionKind.OVERRIDE, "fast_add", "smaller batches")
+    assert action.config == {**recorded("config_fast_add"), "max_batch_size": 4}
+
+
+def test_an_invalid_field_says_why_and_cannot_be_sent() -> None:
+    control = install()
+    ready_to_override(
+        control, dynamic_batching={"preferred_batch_size": [2], "max_queue_delay_microseconds": 0}
+    )
+    page = open_page("repository", do="override", on="lab", what="fast_add")
+    page.text_input(key="override_sizes").set_value("2, 64").run()
+    assert "NOT VALID A preferred batch size of 64 is above max_batch_size 8" in words(
+        panel(page, "difference")
+    )
+    assert page.button(key="go").disabled
+    page.text_input(key="override_sizes").set_value("two").run()
+    assert "write whole numbers with commas between them" in words(panel(page, "difference"))
+    assert page.button(key="go").disabled
+    assert control.performed == []
+
+
+def test_several_models_are_chosen_and_loaded_with_one_click() -> None:
+    control = install()
+    loaded: list[str] = []
+
+    def load(course: Course) -> Conclusion:
+        loaded.append(course.action.model)
+        return Conclusion(Outcome.DONE, f"{course.action.model} is loaded")
+
+    control.answers = load
+    page = open_page("repository")
+    assert page.button(key="several_go").disabled
+    page.multiselect(key="several_chosen").set_value([("lab", "never_loaded"), ("lab", "broken_init")]).run()
+    assert page.button(key="several_go").label == "Load 2 selected"
+    page.button(key="several_go").click().run()
+    assert not page.exception
+    (series,) = control.several.all()
+    assert series.wait(10.0)
+    assert sorted(loaded) == ["broken_init", "never_loaded"]
+    shown = words(panel(open_page("repository"), "several"))
+    assert "Load 2 models, two at a time 2 of 2 done" in shown
+    assert "never_loaded done never_loaded is loaded" in shown
+
+
+def test_drift_known_from_the_journal_is_marked_with_the_way_back() -> None:
+    control = install()
+    control.answers = done
+    parameters = {"changes": {"max_batch_size": {"before": 4, "after": 8}}}
+    action = Action(ActionKind.OVERRIDE, "lab", "fast_add", parameters=parameters)
+    control.perform(action, by=LOCAL).wait(5.0)
+    html = row(panel(open_page("repository"), "models"), "fast_add")
+    assert ">drift<" in html and "max_batch_size 8 (its file: 4)" in html
+    assert re.findall(r'aria-label="(\w+) fast_add"', html) == [
+        "unload", "reload", "configure", "revert", "test",
+    ]  # fmt: skip
+    question = words(panel(open_page("repository", do="revert", on="lab", what="fast_add"), "question"))
+    assert "It runs with max_batch_size 8 (its file: 4)" in question
+    assert "It is unloaded and loaded again" in question
+    assert "pipeline uses this model and will stop too and come back with it" in question
+    for address in ("overview", "model"):
+        page = open_page(address, model="fast_add")
+        assert any(">drift<" in str(one.proto.json) for one in page.get("bidi_component")), address
+
+
+def test_replicas_are_named_and_done_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    control = install()
+    control.answers = done
+    monkeypatch.setattr("ui.confirm_facts.replicas", lambda asked: ("triton", ["lab", "lab-2"]))
+    page = open_page("repository", do="reload", on="lab", what="fast_add")
+    where = page.radio(key="question_where")
+    assert where.options == ["On lab only", "On all 2 replicas of triton: lab, lab-2"]
+    assert where.value == ("lab",)
+    where.set_value(("lab", "lab-2")).run()
+    page.button(key="go").click().run()
+    (series,) = control.several.all()
+    assert series.wait(10.0)
+    assert (series.at_a_time, series.stops) == (1, True)
+    # The second is no server of the settings here: the first is done, the second refused, and both are told.
+    shown = words(panel(open_page("repository"), "several"))
+    assert "Reload fast_add on 2 replicas, one after the other 1 of 2 done, 1 not" in shown
+    assert "No server &#x27;lab-2&#x27; is configured." in shown
+
+
+def test_the_reason_is_asked_for_where_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    control = install()
+    monkeypatch.setattr(control, "needs_reason", lambda server_id, kind=None: True)
+    page = open_page("repository", do="reload", on="lab", what="fast_add")
+    assert page.text_input(key="question_why").label == "Reason"
+    assert page.button(key="go").disabled
+    page.text_input(key="question_why").set_value("new weights").run()
+    assert not page.button(key="go").disabled

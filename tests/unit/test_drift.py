@@ -130,7 +130,7 @@ def test_an_override_is_known_from_the_journal_until_the_model_is_loaded_from_it
     assert names(drift) == {"max_batch_size": (8, 2)}
     assert drift is not None and (drift.source, drift.who) == (KnownFrom.JOURNAL, "ops")
     assert drift.words(lambda at: "14:02").startswith(
-        "It runs with max_batch_size 2 (was 8) in place of its files' since 14:02, overridden by ops; it is"
+        "It runs with max_batch_size 2 (its file: 8) since 14:02, overridden by ops; it is lost when"
     )
     # Somebody restarted the server meanwhile: what runs is what was before.
     assert drifts(ConfigBook(), second, first).of("a", "fast_add", disk) is None
@@ -148,7 +148,7 @@ def test_a_block_that_was_removed_comes_back_in_the_difference() -> None:
     disk, off = config(), config(dynamic_batching=None)
     drift = drifts(ConfigBook(), override(NOW - 9, disk, off)).of("a", "fast_add", off)
     assert list(names(drift)) == ["dynamic_batching"]
-    assert drift is not None and "dynamic batching not set (was " in drift.words(str)
+    assert drift is not None and "dynamic batching not set (its file: " in drift.words(str)
 
 
 def test_a_change_nobody_told_us_of_is_marked_for_an_hour() -> None:
