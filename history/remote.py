@@ -13,7 +13,7 @@ from typing import TypeVar
 from history.combined import CombinedHistory
 from history.hasty import Hasty
 from history.promapi import PrometheusApi
-from history.promapi_devices import DeviceFeed, gpus_of
+from history.promapi_devices import DeviceFeed, Gpus, gpus_of
 from history.promapi_feed import Feed
 from history.promapi_fetch import Fetcher
 from history.promapi_history import PromHistory
@@ -85,6 +85,7 @@ class Remote:
         }
         self._followed: tuple[Server, ...] = ()
         self._devices = DeviceFeed(self.api, self.targets)
+        self._without_devices = ""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.everywhere: History = PromHistory(self._fetcher, self.targets, api=self.api)
@@ -174,7 +175,7 @@ class Remote:
             self._error or fetched.error,
             max(answers, default=None),
             fetched.pending,
-            fetched.warnings,
+            (*fetched.warnings, *filter(None, [self._without_devices])),
             self._targets.duplicates,
             self._targets.interval_seconds,
             len(self._targets.targets),
@@ -256,20 +257,31 @@ class Remote:
         self._read_devices()
 
     def _read_devices(self) -> None:
-        """Figures of GPUs are numbers only: nothing follows from them about the servers."""
+        """Figures of GPUs are numbers only: nothing follows from them about the servers.
+
+        Nor from a question about them that is refused: everything else goes on.
+        """
         try:
             scrapes = self._devices.scrapes(time.time(), BACK_SECONDS, self._ids())
         except SourceError as error:
-            self._error = error.sentence
+            self._without_devices = error.sentence
             return
+        self._without_devices = ""
         for scrape in scrapes:
             self._ring.accept(scrape)
+
+    def _gpus(self, targets: Targets, now: float) -> Gpus:
+        try:
+            return gpus_of(self.api, targets, now)
+        except SourceError as error:
+            self._without_devices = error.sentence
+            return self._targets.gpus
 
     def _discover(self, timeout_seconds: float) -> None:
         now = time.time()
         try:
             targets = discover(self.api, self._configured, now, timeout_seconds=timeout_seconds)
-            self._targets = replace(targets, gpus=gpus_of(self.api, targets, now))
+            self._targets = replace(targets, gpus=self._gpus(targets, now))
         except SourceError as error:
             self._error = error.sentence
             return

@@ -73,7 +73,7 @@ def _stale(view: View) -> str:
 def _total(view: View, signal: str) -> _Figure:
     values = [row.signals.number(signal) for row in view.report.servers]
     known = [value for value in values if value is not None]
-    return _Figure(sum(known) if known else None, _summed(view.of_level(signal, Level.SERVER)))
+    return _Figure(sum(known) if known else None, _summed(view.courses(signal, Level.SERVER)))
 
 
 def _mean(view: View, signal: str) -> _Figure:
@@ -88,10 +88,10 @@ def _mean(view: View, signal: str) -> _Figure:
     value = sum(value * weight for value, weight in known) / total if total > 0 else None
     if value is None and len(known) == 1:
         value = known[0][0]
-    frame = view.of_level(signal, Level.SERVER)
+    frame = view.courses(signal, Level.SERVER)
     if len(frame.keys) <= 1:
         return _Figure(value, _summed(frame))
-    return _Figure(value, _weighted(frame, view.of_level("requests_per_second", Level.SERVER)))
+    return _Figure(value, _weighted(frame, view.courses("requests_per_second", Level.SERVER)))
 
 
 def _summed(frame: Frame) -> FloatArray:
@@ -143,7 +143,7 @@ def _gpu_tile(
     view: View, gpu: GpuSignals, label: str, unit: Unit, signal: str,
     *, top: float | None, suffix: str = "",
 ) -> Tile:  # fmt: skip
-    course = view.of_level(signal, Level.GPU).column((gpu.key.server, gpu.key.uuid))
+    course = view.courses(signal, Level.GPU).column((gpu.key.server, gpu.key.uuid))
     return Tile(
         label=label,
         value=view.gpu_figure(gpu, signal),

@@ -27,6 +27,8 @@ from ui.person import me
 STALE_INTERVALS = 2.0
 """A value older than this many intervals is shown grey, with its age."""
 
+COURSE_POINTS = 60
+"""A sparkline is drawn from at least so many points."""
 PATIENCE_SECONDS = 1.5
 """How long one drawing waits for Prometheus; what has not come by then is drawn at the next refresh."""
 PAUSED_SECONDS = 8.0
@@ -132,8 +134,15 @@ class View:
 
     def of_level(self, signal: str, level: Level) -> Frame:
         """A signal of every model, server, GPU or host of the view over the time shown."""
+        return self._of_level(signal, level, self.grid)
+
+    def courses(self, signal: str, level: Level) -> Frame:
+        """The same with as many points as a sparkline shows: of many models that is much less to ask for."""
+        return self._of_level(signal, level, sparse(self.grid))
+
+    def _of_level(self, signal: str, level: Level, grid: Grid) -> Frame:
         frame = runtime.current().signal_range(
-            signal, self.grid, level=level, server=self.filters.server, deadline=self.deadline
+            signal, grid, level=level, server=self.filters.server, deadline=self.deadline
         )
         return sight.frame_of(frame, self.sees)
 
@@ -147,8 +156,8 @@ class View:
         return float(known[-1]) if known.size else None
 
     def model_courses(self, signal: str) -> dict[ModelKey, FloatArray]:
-        """A signal of every model of the view over the time shown, (n,) each."""
-        frame = self.of_level(signal, Level.MODEL)
+        """A signal of every model of the view over the time shown, (n,) each, for sparklines."""
+        frame = self.courses(signal, Level.MODEL)
         return {ModelKey(*key): frame.values[:, column] for column, key in enumerate(frame.keys)}
 
     def stale_seconds(self, server: str) -> float | None:
@@ -186,6 +195,16 @@ class View:
                 if one.model is not None:
                     places.setdefault(one.model, (place, one.severity))
         return places
+
+
+def sparse(grid: Grid) -> Grid:
+    """The times of a grid with a coarser step: enough points for a sparkline, on whole steps."""
+    factor = len(grid.times()) // COURSE_POINTS
+    if factor < 2:
+        return grid
+    step = factor * grid.step_seconds
+    end = grid.end // step * step
+    return Grid(end - (end - grid.start) // step * step, end, step)
 
 
 def _oldest(process: runtime.Runtime) -> float | None:
