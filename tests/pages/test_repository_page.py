@@ -246,11 +246,11 @@ def test_the_override_form_shows_what_runs_and_changes_nothing_by_itself() -> No
     (go,) = [button for button in page.button if button.key == "go"]
     assert (go.label, go.disabled) == ("Load with these changes", True)
     assert not page.get("code")
-    page.number_input(key="override_max_batch_size").set_value(4).run()
+    page.number_input(key="override_max_batch_size").set_value(16).run()
     difference = words(panel(page, "difference"))
-    assert re.search(r"max_batch_size 8 8 4", difference), difference
+    assert re.search(r"max_batch_size 8 8 16", difference), difference
     assert "Its file cannot be read from here" in difference
-    assert [block.value for block in page.code] == ["max_batch_size: 4"]
+    assert [block.value for block in page.code] == ["max_batch_size: 16"]
     assert any("lost when the model is unloaded or the server restarts" in one.value for one in page.caption)
     (go,) = [button for button in page.button if button.key == "go"]
     assert not go.disabled
@@ -262,25 +262,22 @@ def test_the_override_that_is_sent_is_the_whole_configuration() -> None:
     ready_to_override(control)
     control.answers = done
     page = open_page("repository", do="override", on="lab", what="fast_add")
-    page.number_input(key="override_max_batch_size").set_value(4).run()
-    page.text_input(key="question_why").set_value("smaller batches").run()
+    page.number_input(key="override_max_batch_size").set_value(16).run()
+    page.text_input(key="question_why").set_value("larger batches").run()
     page.button(key="go").click().run()
     assert not page.exception
     (action,) = control.performed
-    assert (action.kind, action.model, action.why) == (ActionKind.OVERRIDE, "fast_add", "smaller batches")
-    assert action.config == {**recorded("config_fast_add"), "max_batch_size": 4}
+    assert (action.kind, action.model, action.why) == (ActionKind.OVERRIDE, "fast_add", "larger batches")
+    assert action.config == {**recorded("config_fast_add"), "max_batch_size": 16}
 
 
 def test_an_invalid_field_says_why_and_cannot_be_sent() -> None:
     control = install()
-    ready_to_override(
-        control, dynamic_batching={"preferred_batch_size": [2], "max_queue_delay_microseconds": 0}
-    )
+    ready_to_override(control, dynamic_batching={"preferred_batch_size": [2]})
     page = open_page("repository", do="override", on="lab", what="fast_add")
     page.text_input(key="override_sizes").set_value("2, 64").run()
-    assert "NOT VALID A preferred batch size of 64 is above max_batch_size 8" in words(
-        panel(page, "difference")
-    )
+    said = words(panel(page, "difference"))
+    assert "NOT VALID A preferred batch size of 64 is above max_batch_size 8" in said
     assert page.button(key="go").disabled
     page.text_input(key="override_sizes").set_value("two").run()
     assert "write whole numbers with commas between them" in words(panel(page, "difference"))

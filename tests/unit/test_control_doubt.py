@@ -1,4 +1,4 @@
-"""An address behind which two servers answer is refused for whatever changes a server, before anything is sent."""
+"""An address behind which two servers answer is refused for whatever changes a server."""
 
 from __future__ import annotations
 
