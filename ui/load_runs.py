@@ -17,6 +17,7 @@ from experiments.store import FOLDER, RunStore, as_csv
 from telemetry.errors import ControlError
 from telemetry.facts import ModelConfig
 from telemetry.identity import ModelKey
+from telemetry.units import Unit, human
 from ui import load_run_result as result
 from ui import load_run_tables as tables
 from ui import test_request
@@ -28,6 +29,7 @@ from ui.panel import panel
 from ui.person import me
 from ui.test_answer import while_running
 from ui.test_request import Prepared, job_of, press, pressed, refused
+from ui.view import View
 from ui.writes import OFF
 
 SESSION = "load_run_job"
@@ -60,7 +62,7 @@ def choose_way() -> Way:
     return WAYS[chosen]
 
 
-def body(key: ModelKey, config: ModelConfig) -> None:
+def body(view: View, key: ModelKey, config: ModelConfig) -> None:
     """The form, below it the course and the result, at the end the runs of before."""
     way = choose_way()
     refusal = _refusal(key)
@@ -69,12 +71,13 @@ def body(key: ModelKey, config: ModelConfig) -> None:
     with st.expander("The request that is sent, again and again"):
         prepared = test_request.form(key, config)
     why = _reason(key)
+    sure = _sure(view, key, way)
     job = _under_way(key.server)
     go, halt, words = st.columns([3, 1, 5], vertical_alignment="center")
     go.button(
         way.button, type="primary", key="load_run_go", on_click=press, args=("load_run",),
         width="stretch", help=refusal or None,
-        disabled=bool(refusal) or prepared.request is None or job is not None,
+        disabled=bool(refusal) or prepared.request is None or job is not None or not sure,
     )  # fmt: skip
     if pressed("load_run"):
         _begin(prepared, way, order, why)
@@ -114,6 +117,19 @@ def _refusal(key: ModelKey) -> str:
         kinds.append(ActionKind.OVERRIDE)
     decisions = [control.decide(key.server, kind, key.name, by=me()) for kind in kinds]
     return next((one.reason for one in decisions if not one.allowed), "")
+
+
+def _sure(view: View, key: ModelKey, way: Way) -> bool:
+    """True for the sandbox; elsewhere a person must say so, with what the model serves now before them."""
+    if way is not WAYS["compare"] or runtime.current().is_sandbox(key.server):
+        return True
+    figures = view.figures(key)
+    rate = figures.signals.number("requests_per_second") if figures is not None else None
+    return st.checkbox(
+        f"Change the configuration of {key.name} on {key.server} for the time of the comparison. It serves "
+        f"{human(rate, Unit.PER_SECOND)} now.",
+        key=f"load_run_sure {key.server} {key.name}",
+    )
 
 
 def _reason(key: ModelKey) -> str:

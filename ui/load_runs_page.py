@@ -36,7 +36,7 @@ def _body() -> None:
     if isinstance(config, str):
         panel(empty_state(config), key="none")
         return
-    load_runs.body(key, config)
+    load_runs.body(view, key, config)
 
 
 def draw() -> None:

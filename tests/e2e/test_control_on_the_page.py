@@ -111,8 +111,9 @@ def test_concurrent_requests_form_batches_and_finish_sooner(app: Page, stack: St
     expect(app.locator("th", has_text="16 at a time")).to_be_visible(timeout=60_000)
     until(lambda: len(cells(app, "rows per execution")) == 2, "both halves of the comparison")
     serial, concurrent = (float(text) for text in cells(app, "rows per execution"))
-    assert serial < 1.2
-    assert concurrent > 1.2
+    # The sandbox's own traffic may join a serial request now and then.
+    assert serial < 1.5
+    assert concurrent > 1.2 * serial
     slow, fast = (float(text.split()[0].replace(",", "")) for text in cells(app, "throughput"))
     assert fast > slow
     expect(app.get_by_text("Batch sizes that formed").first).to_be_visible()

@@ -143,6 +143,14 @@ def test_a_comparison_has_the_table_of_throughput_latency_and_gpu() -> None:
     settings = {"batching off": "dynamic batching off, 1 instance"}
     answers(control, report(RunKind.COMPARISON, *arms, settings=settings))
     page = opened("compare")
+    # This server is not the sandbox: a person must say that its configuration may change.
+    assert button(page, "Compare configurations").disabled
+    (sure,) = page.checkbox
+    assert sure.label.startswith(
+        "Change the configuration of fast_add on lab for the time of the comparison."
+    )
+    sure.check()
+    page.run()
     press(page, "Compare configurations")
     head, off, on = re.findall(r"<tr>.*?</tr>", panel(page, "load_run_table"))
     assert words(head).startswith("configuration throughput mean latency p99 GPU utilization")
