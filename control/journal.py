@@ -43,6 +43,9 @@ KEEP_RECORDS = 500
 RETRY_SECONDS = 1.0
 """How often a process that found the journal held tries again, at most."""
 
+_LINES_PER_ACTION = 3
+"""Begin, end, and a share of the others, generously."""
+
 Counted = tuple[str, str, str]
 """Server, kind and outcome of ended actions."""
 
@@ -306,7 +309,8 @@ class Journal:
                 self._stamp = stamp
 
     def _read(self, store: JournalFile) -> None:
-        lines, notices = store.read()
+        # What is open is carried into the newest part, so that older ones need not be read for it.
+        lines, notices = store.read(_LINES_PER_ACTION * self._keep)
         records, pending, told = _replayed(lines, store)
         with self._lock:
             self._records = {record.id: record for record in records[-self._keep :]}

@@ -229,11 +229,16 @@ class JournalFile:
 
     # ---- reading
 
-    def read(self) -> tuple[list[Line], list[Notice]]:
-        """All lines that can be read, the oldest first, and what could not be; no file: an empty journal."""
+    def read(self, least: int | None = None) -> tuple[list[Line], list[Notice]]:
+        """Lines that can be read, the oldest first, and what could not be; no file: an empty journal.
+
+        `least`: read no older part once there are so many lines; None reads all.
+        """
         lines: list[Line] = []
         notices: list[Notice] = []
         for part in self.parts():
+            if least is not None and len(lines) >= least:
+                break
             try:
                 content = part.read_bytes()
             except FileNotFoundError:
@@ -243,13 +248,12 @@ class JournalFile:
                 notices.append(Notice(part.name, None, f"this part of the journal cannot be read ({why})"))
                 continue
             found, damaged = parsed(content, part.name)
-            lines += found
-            notices += damaged
+            lines, notices = found + lines, damaged + notices
         return lines, notices
 
     def parts(self) -> Iterator[Path]:
-        """The files of the journal that may exist, the oldest first."""
-        return (self.part(number) for number in range(self._keep, -1, -1))
+        """The files of the journal that may exist, the newest first."""
+        return (self.part(number) for number in range(self._keep + 1))
 
     # ---- configurations that must be put back: beside the journal, which never holds one
 

@@ -271,6 +271,23 @@ def test_rotated_by_size_with_a_few_parts_kept_and_nothing_open_lost(path: Path)
     assert pending.left_over
 
 
+def test_a_long_journal_is_read_only_as_far_back_as_it_is_shown(path: Path) -> None:
+    journal = Journal(store=JournalFile(path, max_bytes=20_000, keep=3))
+    for number in range(100):
+        done(journal, action(f"m{number}"))
+    killed(journal)
+    oldest = path.with_name("journal.jsonl.3")
+    assert not oldest.exists() or oldest.write_bytes(b"damaged\n")
+    path.with_name("journal.jsonl.2").write_bytes(b"damaged\n")
+    store = JournalFile(path, max_bytes=20_000, keep=3)
+    short = Journal(keep=10, store=store)
+    assert [record.action.model for record in short.records()] == [
+        f"m{number}" for number in range(99, 89, -1)
+    ]
+    assert short.notices == ()
+    assert store.read()[1] != []
+
+
 def test_a_journal_that_was_moved_away_is_begun_anew(path: Path) -> None:
     journal = Journal(store=JournalFile(path))
     done(journal, action("alpha"))
