@@ -144,7 +144,7 @@ def model_rate(view, models) -> None:
     found = instances_needed(time, config, wanted, millis * 1e3, rows=rows)
     request_us = time.us(rows) + (found.outcome.queue_us_mean if found.outcome is not None else 0.0)
     under_way = concurrency_for(wanted, request_us / 1e6)
-    words = f"At this rate about {counted(under_way, 'request')} at once are under way."
+    words = f"Under way at a time at this rate: about {counted(under_way, 'request')}."
     panel(capacity.needed(found, config, time, wanted, millis), div(words, class_="ts-faint"), key="needed")
 
 

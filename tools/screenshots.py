@@ -52,6 +52,7 @@ CALM = (
     Shot("model", "model?model=batch_cost_model"),
     Shot("ensemble", "model?model=ensemble_pipeline"),
     Shot("gpu", "gpu"),
+    Shot("capacity", "capacity"),
     Shot("repository", "repository"),
     Shot("test_request", "test_request?model=batch_add_model"),
     Shot("explore", "explore?family=nv_inference_request_success"),

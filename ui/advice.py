@@ -113,8 +113,9 @@ def _proposals(advice: Advice, view: View, facts: ModelFacts) -> list[Html]:
     off = advice.model_error_ratio
     if off is not None and off > MAX_MODEL_ERROR:
         words = (
-            f"The simulation is {human(off, Unit.RATIO)} off the measured queue: something else keeps "
-            "requests waiting (a busy machine, bursts, other models), so nothing is promised."
+            f"The simulation is {human(off, Unit.RATIO)} off the measured queue: requests come otherwise "
+            "than assumed, or something else keeps them waiting (a busy machine, other models). "
+            "Nothing is promised."
         )
         return [div(words, class_="ts-faint")]
     if not advice.proposals:

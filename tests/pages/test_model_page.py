@@ -183,3 +183,13 @@ def test_a_version_that_went_away_gives_way_to_the_highest_ready_one() -> None:
     assert pick(rows, "slow", "3") == ModelKey("a", "slow", "9")
     assert pick(rows, "slow", "2") == ModelKey("a", "slow", "2")
     assert pick(rows, "gone", "1") is None
+
+
+def test_memory_says_who_could_tell_and_advice_promises_nothing_it_cannot_explain(open_page) -> None:
+    page = open_page(small_repository(), "model", model="fast_add")
+    words = page.words("memory")
+    assert "Nothing tells. ONNX Runtime and TensorRT report it" in words
+    assert "An execution takes" in words and "Taken as random arrivals" in words
+    # The saved clients wait for their answers and come together: random arrivals do not explain their queue.
+    assert "Nothing is promised." in words
+    assert "max_queue_delay_microseconds" not in words
