@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from signin.connection import Connection
+from signin.events import Tell, say_on_stdout
 from signin.gate import MAX_FORM_BYTES, SIGN_IN, SIGN_OUT
 from signin.page import page
 from signin.throttle import Throttle
@@ -42,12 +43,14 @@ class Forms:
         throttle: Throttle,
         issuer_link: Callable[[], str],
         server_ids: Callable[[], Sequence[str]],
+        tell: Tell = say_on_stdout,
     ) -> None:
         self._visitors = visitors
         self._tickets = tickets
         self._throttle = throttle
         self._issuer_link = issuer_link
         self._server_ids = server_ids
+        self._tell = tell
 
     def routes(self) -> list[Route]:
         """The addresses."""
@@ -69,15 +72,18 @@ class Forms:
         shared = visitors.access.password
         if shared is None or not visitors.password_may_open(connection):
             return self._page(request, back, ELSEWHERE, status=403)
+        name = tidy(fields.get("name", "")) or "somebody"
         wait = self._throttle.admit(connection.address)
+        right = wait <= 0 and hmac.compare_digest(fields.get("password", "").encode(), shared.value.encode())
+        outcome = "done" if right else "refused"
+        self._tell("sign-in", who=name, how=How.PASSWORD, address=connection.address, outcome=outcome)
         if wait > 0:
             refused = self._page(request, back, _wait_words(wait), status=429)
             refused.headers["Retry-After"] = str(int(wait) + 1)
             return refused
-        if not hmac.compare_digest(fields.get("password", "").encode(), shared.value.encode()):
+        if not right:
             return self._page(request, back, WRONG, status=403)
         self._throttle.forget(connection.address)
-        name = tidy(fields.get("name", "")) or "somebody"
         answer = RedirectResponse(back, status_code=303)
         answer.set_cookie(
             COOKIE,
@@ -95,6 +101,7 @@ class Forms:
         visitor = self._visitors().of(Connection.of(request.scope))
         if visitor.session:
             self._tickets.end(visitor.session)
+            self._tell("sign-out", who=visitor.name, how=visitor.how, address=visitor.address, outcome="done")
         answer = RedirectResponse(SIGN_IN, status_code=303)
         answer.delete_cookie(COOKIE, httponly=True, samesite="lax")
         return answer

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import quote
 
 from signin.connection import Connection, Scope
+from signin.events import Tell, say_on_stdout
 from signin.tickets import Tickets
-from signin.visitors import HEADER, Visitors
+from signin.visitors import HEADER, Visitor, Visitors
 from telemetry.access import How
 
 Message = MutableMapping[str, Any]
@@ -21,6 +23,7 @@ _OPEN = ("/healthz", "/_stcore/health", SIGN_IN, SIGN_OUT, "/auth/login", "/auth
 """Paths everybody may ask for: signs of life, and the way in and out."""
 _ISSUER_SIGN_OUT = "/auth/logout"
 MAX_FORM_BYTES = 8192
+KEEP_KNOWN = 10_000
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
@@ -34,8 +37,16 @@ SAFE_HEADERS = (
 class Gate:
     """Wraps the app. What it finds out travels in a sealed header that no client can make."""
 
-    def __init__(self, app: App, visitors: Callable[[], Visitors], tickets: Tickets) -> None:
+    def __init__(
+        self,
+        app: App,
+        visitors: Callable[[], Visitors],
+        tickets: Tickets,
+        tell: Tell = say_on_stdout,
+    ) -> None:
         """`visitors` is asked at every connection: the settings are known only once the process runs."""
+        self._tell = tell
+        self._known: OrderedDict[str, None] = OrderedDict()
         self._app = app
         self._visitors = visitors
         self._tickets = tickets
@@ -50,14 +61,25 @@ class Gate:
         path = str(scope.get("path", ""))
         secure = connection.secure or visitors.access.public_url.startswith("https:")
         answer = send if scope["type"] == "websocket" else _with_safe_headers(send, secure=secure)
-        if path == _ISSUER_SIGN_OUT:
-            self._tickets.end(visitor.session)
+        if visitor.how is How.OIDC:
+            self._follow(visitor, leaving=path == _ISSUER_SIGN_OUT)
         if visitors.access.sign_in_required and visitor.how is How.ANONYMOUS and not self._is_open(path):
             await _refuse(scope, path, answer)
             return
         headers = [(name, value) for name, value in scope["headers"] if name.lower() != HEADER.encode()]
         headers.append((HEADER.encode(), visitor.sealed(self._tickets).encode()))
         await self._app({**scope, "headers": headers}, receive, answer)
+
+    def _follow(self, visitor: Visitor, *, leaving: bool) -> None:
+        """The issuer signs people in and out; this app sees the first request with a new session."""
+        if visitor.session not in self._known:
+            self._known[visitor.session] = None
+            self._tell("sign-in", who=visitor.name, how=visitor.how, address=visitor.address, outcome="done")
+            while len(self._known) > KEEP_KNOWN:
+                self._known.popitem(last=False)
+        if leaving:
+            self._tickets.end(visitor.session)
+            self._tell("sign-out", who=visitor.name, how=visitor.how, address=visitor.address, outcome="done")
 
     def _is_open(self, path: str) -> bool:
         return path in _OPEN or (path == "/metrics" and self._visitors().access.metrics_open)

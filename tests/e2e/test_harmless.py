@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -15,7 +16,7 @@ from playwright.sync_api import BrowserContext, Dialog, Page, Request, expect
 from tests.e2e.app_process import app_process
 from ui.navigation import PAGES
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 RECORDED = Path(__file__).resolve().parents[1] / "fixtures" / "small_repo"
 EVIL = "<img src=x onerror=window.pwned=1>'&amp;<b>"
 RENAMED = "slow_add"
@@ -79,21 +80,25 @@ def test_a_model_named_with_markup_does_nothing_on_any_page(url: str, page: Page
         dialog.dismiss()
 
     page.on("dialog", noted)
+    hosts: set[str] = set()
+    page.on("request", lambda one: hosts.add(urlsplit(one.url).netloc))
+    page.on("websocket", lambda one: hosts.add(urlsplit(one.url).netloc))
     seen = []
     for row in PAGES:
         if not row.file.exists():
             continue
         query = httpx.QueryParams(
-            {"model": EVIL, "find": "<img", "family": "nv_inference_count", "server": "lab"}
+            {"refresh": "pause", "model": EVIL, "find": "<img", "family": "nv_inference_count", "server": "lab"}
         )
         page.goto(f"{url}/{row.address}?{query}")
-        expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=30_000)
-        page.wait_for_load_state("networkidle")
+        expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=60_000)
+        page.wait_for_load_state("networkidle", timeout=60_000)
         assert page.evaluate("() => window.pwned") is None, row.address
         assert page.locator("img[src='x']").count() == 0, row.address
         seen.append(EVIL in page.inner_text("body"))
     assert any(seen), "the name is shown, as text"
     assert dialogs == []
+    assert hosts - {""} == {urlsplit(url).netloc}, "nothing is asked of anybody else"
 
 
 def test_a_file_of_a_hundred_megabytes_is_refused_with_a_sentence(
@@ -104,7 +109,7 @@ def test_a_file_of_a_hundred_megabytes_is_refused_with_a_sentence(
         file.truncate(HUNDRED_MEGABYTES)
     small.write_bytes(b"not an array")
     page.goto(f"{url}/test_request?model=fast_add&refresh=pause")
-    page.get_by_role("radio", name="file", exact=True).first.click(timeout=30_000)
+    page.get_by_role("radio", name="file", exact=True).first.click(timeout=60_000)
     uploads: list[Request] = []
 
     def uploading(one: Request) -> None:

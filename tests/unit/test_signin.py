@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from signin.connection import Connection
+from signin.events import say_on_stdout
 from signin.forms import FOREIGN, TOO_LARGE, WRONG, Forms
 from signin.gate import MAX_FORM_BYTES, SAFE_HEADERS, Gate
 from signin.throttle import (
@@ -55,12 +57,15 @@ class Edge:
     access: Access
     claims: Callable[[Mapping[str, str]], Mapping[str, Any] | None] = lambda cookies: None
     clock: Clock = field(default_factory=Clock)
+    heard: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.tickets = Tickets(clock=self.clock)
         self.throttle = Throttle(self.clock)
         visitors = Visitors(self.access, self.tickets, self.claims, self.clock)
-        forms = Forms(lambda: visitors, self.tickets, self.throttle, lambda: "/auth/login", lambda: ["lab"])
+        forms = Forms(
+            lambda: visitors, self.tickets, self.throttle, lambda: "/auth/login", lambda: ["lab"], self._hear
+        )
         self.app = Starlette(
             routes=[
                 *forms.routes(),
@@ -68,8 +73,11 @@ class Edge:
                 Route("/healthz", _plain),
                 Route("/{path:path}", self._told, methods=["GET", "POST", "PUT"]),
             ],
-            middleware=[Middleware(Gate, visitors=lambda: visitors, tickets=self.tickets)],
+            middleware=[Middleware(Gate, visitors=lambda: visitors, tickets=self.tickets, tell=self._hear)],
         )
+
+    def _hear(self, event: str, *, who: str, how: How, address: str, outcome: str) -> None:
+        self.heard.append(f"{event} {who}, {how}, {address}: {outcome}")
 
     async def _told(self, request: Request) -> Response:
         sealed = request.headers.getlist(HEADER)
@@ -354,6 +362,32 @@ def test_signing_out_ends_the_session_everywhere() -> None:
     assert client.get("/overview").json()["how"] == How.ANONYMOUS
     assert opened(sealed, edge.tickets) is None, "an open page knows it too"
     assert tab.get("/overview", cookies={COOKIE: stolen}).json()["how"] == How.ANONYMOUS
+
+
+def test_sign_ins_and_sign_outs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    edge = with_password()
+    client = edge.browser()
+    client.post("/sign-in", data=fields(client, password="wrong", name="guess"))
+    client.post("/sign-in", data=fields(client))
+    client.post("/sign-out", data=fields(client))
+    assert edge.heard == [
+        "sign-in guess, shared password, 127.0.0.1: refused",
+        "sign-in night shift, shared password, 127.0.0.1: done",
+        "sign-out night shift, shared password, 127.0.0.1: done",
+    ]
+    claims = {"email": "a@example.com", "iat": Clock().now}
+    oidc = Oidc("https://issuer.example.com", "app", "https://app.example.com/oauth2callback", "s", "c")
+    issued = Edge(Access(GRANTS, configured=True, oidc=oidc), lambda cookies: claims)
+    browser = issued.browser(ELSEWHERE)
+    for path in ("/overview", "/overview", "/auth/logout"):
+        browser.get(path)
+    assert issued.heard == [
+        f"sign-in a@example.com, single sign-on, {ELSEWHERE}: done",
+        f"sign-out a@example.com, single sign-on, {ELSEWHERE}: done",
+    ]
+    say_on_stdout("sign-in", who="a\nb", how=How.OIDC, address="::1", outcome="done")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["who"] == "a\nb"
 
 
 @pytest.mark.parametrize("change", ["x", ".", "", "0" * 64])
