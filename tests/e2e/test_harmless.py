@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 RECORDED = Path(__file__).resolve().parents[1] / "fixtures" / "small_repo"
 EVIL = "<img src=x onerror=window.pwned=1>'&amp;<b>"
 RENAMED = "slow_add"
+LINK = {"refresh": "pause", "family": "nv_inference_count", "server": "lab"}
 HUNDRED_MEGABYTES = 100 * 2**20
 
 
@@ -87,9 +88,7 @@ def test_a_model_named_with_markup_does_nothing_on_any_page(url: str, page: Page
     for row in PAGES:
         if not row.file.exists():
             continue
-        query = httpx.QueryParams(
-            {"refresh": "pause", "model": EVIL, "find": "<img", "family": "nv_inference_count", "server": "lab"}
-        )
+        query = httpx.QueryParams({**LINK, "model": EVIL, "find": "<img"})
         page.goto(f"{url}/{row.address}?{query}")
         expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=60_000)
         page.wait_for_load_state("networkidle", timeout=60_000)
