@@ -31,6 +31,9 @@ from telemetry.units import Unit, human
 
 MAX_STEPS = 100
 """Steps of one sequence."""
+_DECOUPLED_SPLIT = (
+    "Of a model that streams Triton's figures show its execute, which may hand the work on to a thread."
+)
 _COUNTED_WITHIN_SECONDS = 1.0
 """Triton counts a request when it is released, which may be a moment after its answer."""
 _COUNTED_POLL_SECONDS = 0.02
@@ -124,6 +127,8 @@ def test_request_work(reader: StatisticsReader, config: ModelConfig, *requests: 
         course.sent()
         replies = tuple(_replies(course, config, whole))
         split = _split(reader, config, whole, before)
+        if config.decoupled and split.rows:
+            split = replace(split, sentence=f"{split.sentence} {_DECOUPLED_SPLIT}")
         return Conclusion(
             _outcome(course, replies, whole),
             _sentence(whole, replies),

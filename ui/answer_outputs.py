@@ -69,7 +69,8 @@ def _views(tensor: Tensor, is_picture: bool) -> list[str]:
     """The best one first."""
     if tensor.datatype == "BYTES":
         return [*([PICTURE] if is_picture else []), TEXT, TABLE, HEX]
-    return [TABLE, *([PICTURE] if is_picture else []), TEXT, HEX]
+    first = [TEXT, TABLE] if tensor.array.size == 1 else [TABLE, *([PICTURE] if is_picture else []), TEXT]
+    return [*first, HEX]
 
 
 def _shown(tensor: Tensor, view: str) -> Html:

@@ -58,7 +58,11 @@ def answer(job: Job | None, refused: str, judge: Callable[[Job], None]) -> None:
         _replies(job.result.replies, job.id)
         panel(
             div("Where the time went", span(job.result.split.sentence, class_="ts-faint"), class_="ts-h"),
-            split_table(job.result.split, sum(reply.latency_us for reply in _waits(job.result))),
+            split_table(
+                job.result.split,
+                sum(reply.latency_us for reply in _waits(job.result)),
+                "until the last response" if job.result.streamed else "this client waited",
+            ),
             key="answer_split",
         )
 
@@ -149,8 +153,8 @@ def _gist(reply: Reply) -> str:
     return ", ".join(parts)
 
 
-def split_table(split: ServerSplit, latency_us: float) -> Html:
-    """The client's wait in one row, then the server's split for the model and its steps."""
+def split_table(split: ServerSplit, latency_us: float, waited_for: str = "this client waited") -> Html:
+    """The client's wait (named `waited_for`), then the server's split for the model and its steps."""
     heads = [tag("th", "")] + [
         tag("th", name, class_="ts-right") for name in ("in all", "queue", "input", "infer", "output")
     ]
@@ -159,7 +163,7 @@ def split_table(split: ServerSplit, latency_us: float) -> Html:
         data_tip=raw_tip(latency_us, Unit.US, "sending, the server, receiving, over an open connection"),
     )
     client = tag(
-        "tr", tag("td", "this client waited", span(", network included", class_="ts-faint")),
+        "tr", tag("td", waited_for, span(", network included", class_="ts-faint")),
         tag("td", waited, class_="ts-right"), tag("td", "", colspan="4"),
     )  # fmt: skip
     # An ensemble executes nothing itself: its first row has only its time in all, the parts are its steps'.

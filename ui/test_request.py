@@ -72,15 +72,16 @@ def form(key: ModelKey, config: ModelConfig, *, whole: bool = False) -> Prepared
     name = f"{key.server} {key.name} {key.version}"
     way = _way(name, key, config) if whole else Way.GENERATE if config.decoupled else Way.INFER
     many = whole and config.sequence_batching
-    count_box, seed_box, wait_box = st.columns(3)
+    counted = many or config.max_batch_size > 0
+    *count_box, seed_box, wait_box = st.columns(3 if counted else 2)
     rows, steps = 1, 1
     if many:
-        steps = count_box.number_input(
+        steps = count_box[0].number_input(
             "Steps", 1, MAX_STEPS, value=1, step=1, key=f"steps {name}",
             help="This model keeps sequences: its steps are sent one after another, as one whole sequence.",
         )  # fmt: skip
-    elif config.max_batch_size > 0:
-        rows = count_box.number_input(
+    elif counted:
+        rows = count_box[0].number_input(
             "Rows", 0, value=1, step=1, key=f"rows {name}",
             help=f"The batch: 1 to {config.max_batch_size} rows.",
         )  # fmt: skip

@@ -66,12 +66,13 @@ def _request_page() -> None:
         )  # fmt: skip
         if test_request.pressed("send"):
             test_request.send(prepared)
-        request_code.section(prepared)
-        if not refusal:
-            saved_requests.section(key, config, prepared, test_request.job_of("test_job", key))
     with right:
         job = test_request.job_of("test_job", key)
         test_answer.answer(job, test_request.refused("test_job"), saved_requests.verdict)
+        # Under the answer: on a phone it is to stand right under the button.
+        request_code.section(prepared)
+        if not refusal:
+            saved_requests.section(key, config, prepared, job)
     same = view.filters.params() | {"model": key.name, "version": key.version}
     panel(
         div(
