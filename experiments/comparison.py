@@ -14,20 +14,18 @@ from typing import Any
 from control.config_diff import changes_between, in_words
 from control.override import raw_config
 from control.performer import Work
-from control.restoration import Restoration
 from experiments.arms import Arm, arm_configs, words_of
 from experiments.measure import Measurement
 from experiments.plan import LoadPlan
 from experiments.report import RunKind
-from experiments.session import Session, Wanted, rest, work_of
+from experiments.session import Session, Wanted, work_of
+from experiments.way_back import WayBack
 from telemetry.access import Identity
-from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
-from telemetry.errors import ActionFailed, AlreadyRunning, NotAllowed, SourceError, TritonscopeError
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
+from telemetry.errors import ActionFailed, NotAllowed, TritonscopeError
 from telemetry.facts import ModelConfig
 from telemetry.units import Unit, human, significant
 
-_RESTORE_TRIES = 20
-_RESTORE_PAUSE_SECONDS = 1.0
 _WARM_UP_AT_LEAST_SECONDS = 0.5
 
 
@@ -80,11 +78,6 @@ def sentence(model: str, measurements: Sequence[Measurement]) -> str:
     )
 
 
-def _never() -> bool:
-    """What must be put back is put back also after a stop."""
-    return False
-
-
 class _Comparison:
     """One comparison under way."""
 
@@ -96,36 +89,31 @@ class _Comparison:
         self._control = session.wanted.control
         self._server = session.course.action.server
         self._model = session.course.action.model
-        self._original = self._read()
-        self._changed = False
+        self._what = f"the comparison of {time.strftime('%H:%M', time.localtime())} on {self._model}"
+        self._way_back = WayBack(self._control, self._server, self._model, self._what)
         self._notes: list[str] = []
         self._settings: dict[str, str] = {}
-        self._what = f"the comparison of {time.strftime('%H:%M', time.localtime())} on {self._model}"
 
     def run(self) -> Conclusion:
         """Measure all arms, put the configuration back, report."""
-        configs = arm_configs(self._original, self._arms)
-        overridden = self._was_overridden()
-        pending = self._control.journal.intend(
-            Restoration(
-                self._server, self._model, raw_config(self._original) if overridden else None, self._what
-            )
-        )
+        configs = arm_configs(self._way_back.config, self._arms)
+        self._way_back.write_down()
         try:
             for arm, config in zip(self._arms, configs, strict=True):
                 if self._session.stopping:
                     break
                 self._measure(arm, config)
         finally:
-            problem = self._restore(overridden)
-            if not problem:
-                self._control.journal.settled(pending)
+            self._session.doing("putting the configuration back", self._plan)
+            problem = self._way_back.put_back()
         return self._conclude(problem)
 
     def _conclude(self, problem: str) -> Conclusion:
         words = sentence(self._model, self._session.measured)
         if problem:
             words = f"{problem}. {words}"
+        if self._way_back.note:
+            self._notes.append(self._way_back.note)
         ended = self._session.conclude(words, tuple(self._notes), settings=self._settings)
         return replace(ended, outcome=Outcome.FAILED) if problem else ended
 
@@ -134,10 +122,10 @@ class _Comparison:
         session.doing(f"loading the configuration {arm.label!r}", self._plan, arm.label)
         try:
             self._load(config, f"{self._what}: {arm.label}")
+            session.config = running = self._read()
         except TritonscopeError as error:
             self._notes.append(f"{arm.label} could not be loaded and was not measured: {error.sentence}")
             return
-        session.config = running = self._read()
         self._settings[arm.label] = words_of(running)
         session.measure(arm.label, self._plan)
         if changed := changes_between(raw_config(running), raw_config(self._read())):
@@ -150,56 +138,11 @@ class _Comparison:
         """Load a configuration; raises a TritonscopeError if the model does not run with it afterwards."""
         if not changes_between(raw_config(self._read()), config):
             return
-        self._changed = True
-        record = self._perform(ActionKind.OVERRIDE, why, config)
+        self._way_back.changed = True
+        action = Action(ActionKind.OVERRIDE, self._server, self._model, why=why, config=config)
+        record = self._control.perform(action, by=self._by).wait()
         if record.outcome is not Outcome.DONE:
             raise ActionFailed(record.sentence, detail=record.detail)
 
-    def _restore(self, overridden: bool) -> str:
-        """Put the configuration back; "" if the model has it again, else why not."""
-        self._session.doing("putting the configuration back", self._plan)
-        problem = ""
-        for _ in range(_RESTORE_TRIES):
-            try:
-                problem = self._put_back(overridden)
-            except (AlreadyRunning, SourceError) as error:
-                # Somebody acts on the model, or the server is restarting: what it has then must be looked at.
-                problem = error.sentence
-            except TritonscopeError as error:
-                problem = error.sentence
-                break
-            if not problem:
-                return ""
-            rest(_RESTORE_PAUSE_SECONDS, _never)
-        return f"The configuration of {self._model} from before could not be put back: {problem}"
-
-    def _put_back(self, overridden: bool) -> str:
-        """One try; "" if the model has the configuration from before, else what differs."""
-        original = raw_config(self._original)
-        why = f"the end of {self._what}"
-        if self._changed and not overridden:
-            record = self._perform(ActionKind.REVERT, why)
-            if record.outcome is not Outcome.DONE:
-                return record.sentence
-            self._changed = False
-        # What is on disk may be another one than the model had.
-        self._load(original, why)
-        left = changes_between(original, raw_config(self._read()))
-        return in_words(left) if left else ""
-
-    def _perform(self, kind: ActionKind, why: str, config: Mapping[str, Any] | None = None) -> Record:
-        action = Action(kind, self._server, self._model, why=why, config=config)
-        return self._control.perform(action, by=self._by).wait()
-
     def _read(self) -> ModelConfig:
         return self._control.reader.config(self._server, self._model)
-
-    def _was_overridden(self) -> bool:
-        """True if the newest change of the configuration that the journal knows was an override."""
-        for record in self._control.records(self._server, self._model):
-            if record.outcome is Outcome.DONE:
-                if record.action.kind is ActionKind.OVERRIDE:
-                    return True
-                if record.action.kind in (ActionKind.REVERT, ActionKind.UNLOAD):
-                    return False
-        return False

@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Any
 
-from experiments.load_generator.loop import Loop
+from experiments.load_generator.loop import MEASURE, WARM_UP, Loop
 
 
 class Starter:
@@ -50,11 +50,14 @@ def main() -> None:
     gc.disable()
     loop = Loop(order, tell, lambda: starter.stopped)
     loop.connect()
-    if order["warmup_seconds"] > 0:
-        loop.run("warm-up", order["warmup_seconds"], None)
+    warm_up = loop.run(WARM_UP, order["warmup_seconds"], None) if order["warmup_seconds"] > 0 else None
     tell({"ready": True})
     starter.await_go()
-    tell({"result": loop.run("measure", order["seconds"], order["count"])})
+    if warm_up is not None and loop.reason:
+        # It went no further: what failed then is all there is to tell.
+        tell({"result": warm_up})
+    else:
+        tell({"result": loop.run(MEASURE, order["seconds"], order["count"])})
 
 
 if __name__ == "__main__":

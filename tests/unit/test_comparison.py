@@ -16,7 +16,7 @@ from control.facade import Control
 from control.inference import InferenceRequest, Reply, Tensor
 from control.override import Override
 from control.performer import Course, Job, Work
-from experiments import comparison, server_side, session
+from experiments import server_side, session, way_back
 from experiments.arms import Arm, batching_arms, delay_arms, instance_arms, preferred_arms, words_of
 from experiments.comparison import comparison_work
 from experiments.figures import LoadFigures
@@ -27,7 +27,7 @@ from experiments.server_side import GpuReading
 from experiments.session import Wanted
 from telemetry.access import LOCAL, How, Identity, Right
 from telemetry.errors import ActionFailed, AlreadyRunning, InvalidRequest, NotAllowed, SourceError
-from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
+from telemetry.facts import IndexEntry, ModelConfig, ModelState, ModelStatistics
 from telemetry.identity import Server
 
 SERVER = Server("lab", "http://lab:8000", None, control=True, load_run_limit_per_second=1000.0)
@@ -50,6 +50,7 @@ class Reader:
     def __init__(self) -> None:
         self.running: dict[str, Any] = copy.deepcopy(ON_DISK)
         self.silent = 0
+        self.loaded = True
 
     def config(self, server_id: str, model: str, version: str = "") -> ModelConfig:
         if self.silent:
@@ -61,7 +62,7 @@ class Reader:
         return ()
 
     def index(self, server_id: str) -> tuple[IndexEntry, ...]:
-        return ()
+        return (IndexEntry("alpha", "1", ModelState.READY if self.loaded else ModelState.UNAVAILABLE),)
 
     def gpus(self, server_id: str) -> tuple[GpuReading, ...]:
         return ()
@@ -77,6 +78,7 @@ class Bench(Control):
         self.loaded: list[Mapping[str, Any]] = []
         self.refuse: Sequence[str] = ()
         self.busy = 0
+        self.half_reverted = False
 
     def perform(self, action: Action, work: Work | None = None, *, by: Identity) -> Job:
         if action.kind is ActionKind.LOAD_RUN:
@@ -91,8 +93,12 @@ class Bench(Control):
         action = course.action
         if any(word in action.why for word in self.refuse):
             raise ActionFailed("alpha not loaded: out of memory")
-        if action.kind is ActionKind.REVERT:
-            self.server.running = copy.deepcopy(ON_DISK)
+        if action.kind is ActionKind.REVERT and self.half_reverted:
+            self.half_reverted, self.server.loaded = False, False
+            course.sent()
+            raise ActionFailed("alpha was unloaded, and is not loaded again")
+        if action.kind in (ActionKind.REVERT, ActionKind.LOAD):
+            self.server.running, self.server.loaded = copy.deepcopy(ON_DISK), True
         elif action.config is not None:
             self.server.running = copy.deepcopy(dict(action.config))
             self.loaded.append(action.config)
@@ -110,7 +116,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "infer", lambda server, config, request: Reply("alpha", "1", (), 1.0))
     monkeypatch.setattr(session, "rest", lambda seconds, stopping: None)
     monkeypatch.setattr(server_side, "COUNTED_WITHIN_SECONDS", 0.0)
-    monkeypatch.setattr(comparison, "rest", lambda seconds, stopping: None)
+    monkeypatch.setattr(way_back, "rest", lambda seconds, stopping: None)
 
 
 @pytest.fixture
@@ -188,6 +194,27 @@ def test_a_busy_model_and_a_silent_server_are_waited_for(bench: Bench) -> None:
     assert bench.server.running == ON_DISK
     assert bench.journal.open_restorations() == ()
     assert isinstance(job.result, RunReport)
+
+
+def test_a_model_that_the_way_back_unloaded_is_loaded_again(bench: Bench) -> None:
+    bench.half_reverted = True
+    job = compare(bench, two_arms(bench))
+    assert job.record.outcome is Outcome.DONE
+    assert (bench.server.running, bench.server.loaded) == (ON_DISK, True)
+    assert [kind for kind, _ in bench.done][-2:] == [ActionKind.REVERT, ActionKind.LOAD]
+    assert bench.journal.open_restorations() == ()
+
+
+def test_a_model_that_somebody_took_out_of_service_is_left_so(bench: Bench) -> None:
+    def taken_out(target: Target, plan: LoadPlan, watch: Watch) -> LoadFigures:
+        bench.server.loaded = False
+        return load(target, plan, watch)
+
+    job = compare(bench, two_arms(bench), load=taken_out)
+    assert isinstance(job.result, RunReport)
+    assert not bench.server.loaded
+    assert "Somebody unloaded alpha meanwhile: its next load takes the files." in job.result.notes
+    assert bench.journal.open_restorations() == ()
 
 
 def test_what_cannot_be_put_back_is_said_and_stays_open_in_the_journal(bench: Bench) -> None:
