@@ -173,6 +173,8 @@ def _reserves(facts: ModelFacts) -> str:
 
 def _deltas(inputs: ServerMemoryInputs, facts: ModelFacts) -> Iterator[tuple[str, Figure]]:
     """Growth of a GPU over loads done through us, of models with one version only."""
+    if not any(change.mark.model == facts.key.name for change in inputs.changes):
+        return
     versions = [one for one in inputs.models if one.key.name == facts.key.name and one.state is facts.state]
     if len(versions) > 1:
         return

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 import runtime
 from history.events import Event
+from telemetry.memory import CPU
 from triage.context import ServerCoverage
 from ui.format import counted, moment
 from ui.html import Html, join, span, tag
+from ui.memory_view import devices
 from ui.view import View
 
 LAST_SECONDS = 3600.0
@@ -78,9 +80,9 @@ def _unseen(view: View) -> Html | None:
         lines.append(
             span("GPU figures", data_tip="Triton reports no GPU metrics; GPU & VRAM names the causes.")
         )
-    reported = [row.signals.mapping("memory_bytes_by_device") for row in view.report.models]
-    if reported and not any(reported):
-        tip = "No backend reports the memory of its models: only ONNX Runtime and TensorRT can."
+    known = devices(view)
+    if view.report.models and not any(model for one in known if one.device != CPU for model in one.models):
+        tip = "No backend reports the memory of its models, and no process of theirs is seen on a GPU."
         lines.append(span("GPU memory per model", data_tip=tip))
     unjudged = view.judgement.unjudged
     if unjudged:

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from history.inventory import ModelFacts
+from signals.memory import ModelHolding
 from signals.report import ModelSignals
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey
+from telemetry.memory import CPU
 from telemetry.reasons import reason_line
 from telemetry.scrape import FloatArray
 from telemetry.units import human_duration
 from triage.burn import Burn
 from triage.finding import Severity
 from ui.format import COLLECTING
+from ui.memory_view import devices
 from ui.view import View
 
 PARTS = ("queue", "input", "infer", "output")
@@ -49,6 +52,8 @@ class ModelRow:
     stale: str
     collecting: bool = False
     queue_course: FloatArray = field(default_factory=lambda: _NO_COURSE)
+    held: tuple[ModelHolding, ...] = ()
+    """What it holds on GPUs, where that was measured."""
     budget: tuple[Burn, ...] | None = None
     """How its objectives fared within the last hour; None without an objective, () without requests."""
 
@@ -72,10 +77,8 @@ class ModelRow:
 
     @property
     def gpu_memory_bytes(self) -> float | None:
-        """Memory on GPUs as its backend reports it; None = the backend reports none."""
-        by_device = self.figures.signals.mapping("memory_bytes_by_device") if self.figures else None
-        on_gpus = [size for device, size in (by_device or {}).items() if device.upper().startswith("GPU")]
-        return sum(on_gpus) if on_gpus else None
+        """Memory on GPUs as it was measured, whoever tells; None = nobody does."""
+        return sum(one.shown.bytes for one in self.held) if self.held else None
 
     @property
     def idle(self) -> bool:
@@ -103,7 +106,7 @@ class ModelRow:
         if signal == "pending":
             return "not reported by this server version"
         if signal == "gpu_memory":
-            return "not reported by its backend"
+            return "nobody tells: not its backend, and its processes are not seen on a GPU"
         if self.number("requests_per_second") == 0:
             return "no request finished in the window"
         return "not reported"
@@ -122,8 +125,14 @@ def model_rows(view: View) -> list[ModelRow]:
         for key in keys
     ]
     collecting = {one.server for one in view.coverage if view.collecting(one.server)}
+    held = _held_on_gpus(view)
     rows = [
-        replace(row, collecting=row.key.server in collecting, budget=view.budgets.get(row.key))
+        replace(
+            row,
+            collecting=row.key.server in collecting,
+            budget=view.budgets.get(row.key),
+            held=held.get(row.key, ()),
+        )
         for row in rows
     ]
     last = len(view.judgement.findings)
@@ -133,6 +142,15 @@ def model_rows(view: View) -> list[ModelRow]:
         return (last if found is None else found[0], -(row.number("requests_per_second") or 0.0), row.key)
 
     return sorted(rows, key=place)
+
+
+def _held_on_gpus(view: View) -> dict[ModelKey, tuple[ModelHolding, ...]]:
+    found: dict[ModelKey, tuple[ModelHolding, ...]] = {}
+    for device in devices(view):
+        for model in device.models if device.device != CPU else ():
+            if not model.estimated:
+                found[model.key] = (*found.get(model.key, ()), model)
+    return found
 
 
 def _row(

@@ -209,6 +209,6 @@ def _memory(row: ModelRow) -> Html:
     size = row.gpu_memory_bytes
     if size is None:
         return _missing(row.why("gpu_memory"))
-    return span(
-        human(size, Unit.BYTES), data_tip=raw_tip(size, Unit.BYTES, "measured by its backend at load")
-    )
+    bound = "≥ " if any(one.shown.lower_bound for one in row.held) else ""
+    words = "\n".join(f"{one.shown.source.value}: {one.shown.words}" for one in row.held)
+    return span(f"{bound}{human(size, Unit.BYTES)}", data_tip=raw_tip(size, Unit.BYTES, words))
