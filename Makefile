@@ -61,10 +61,11 @@ format: $(VENV)/.ready ## Format the code and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 .PHONY: bench
-bench: setup ## Benchmarks: page reader, ring memory, report time; figures, not tests
+bench: setup ## Benchmarks: page reader, ring memory, report time, load generator; figures, not tests
 	$(BIN)/python -m benchmarks.exposition
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.exporter
+	$(BIN)/python -m benchmarks.load_generator
 
 .PHONY: trial
 trial: setup .tools/prometheus/.ready ## Five minutes of boards, rules and app on the real thing; prints the live difference per signal

@@ -30,7 +30,10 @@ from experiments.plan import LoadPlan
 from sandbox import Sandbox, SandboxOptions
 from telemetry.identity import Server
 
-MODELS = ("batch_cost_model", "batch_add_model")
+BATCHING_MODEL = "batch_cost_model"
+"""Its time is slept, not burnt: here a generator that is too slow shows, not the load of the machine."""
+MODELS = (BATCHING_MODEL, "batch_add_model")
+WANTED_RATIO = 0.9
 CONCURRENCIES = (1, 8, 64)
 _ROOT = Path(__file__).resolve().parents[1]
 _TOOL = _ROOT / ".tools" / "perf_analyzer"
@@ -118,7 +121,11 @@ def main() -> None:
             for model in MODELS
             for concurrency in CONCURRENCIES
         ]
-    print(json.dumps({"seconds": chosen.seconds, "rounds": chosen.rounds, "results": rows}, indent=2))
+    accepted = all(row["ratio"] >= WANTED_RATIO for row in rows if row["model"] == BATCHING_MODEL)
+    figures = {"seconds": chosen.seconds, "rounds": chosen.rounds, "results": rows, "accepted": accepted}
+    print(json.dumps(figures, indent=2))
+    if not accepted:
+        raise SystemExit(f"below {WANTED_RATIO} of perf_analyzer's throughput on {BATCHING_MODEL}")
 
 
 if __name__ == "__main__":
