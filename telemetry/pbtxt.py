@@ -9,7 +9,7 @@ from typing import Any
 from telemetry.errors import InvalidRequest
 
 _TOKEN = re.compile(
-    r"""\s*(?:\#[^\n]*\n?\s*)*(?:
+    r"""\s*+(?:\#[^\n]*+\n?\s*+)*+(?:
         (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
         |(?P<word>[A-Za-z_][\w.]*)
         |(?P<number>[-+]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)f?)
@@ -66,7 +66,7 @@ class _Tokens:
     def __init__(self, text: str) -> None:
         self._text = text
         self._found = self._read()
-        self._line = 1
+        self._place = 0
         self.next = next(self._found)
 
     def take(self) -> tuple[str, str]:
@@ -79,24 +79,25 @@ class _Tokens:
     def wrong(self) -> InvalidRequest:
         """The error for what stands here."""
         what = self.next[1] or "the end of the file"
-        return InvalidRequest(f"config.pbtxt cannot be read: line {self._line} has {what!r} out of place.")
+        return InvalidRequest(f"config.pbtxt cannot be read: line {self._line()} has {what!r} out of place.")
+
+    def _line(self) -> int:
+        return self._text.count("\n", 0, self._place) + 1
 
     def _read(self) -> Iterator[tuple[str, str]]:
         place = 0
         while match := _TOKEN.match(self._text, place):
             place = match.end()
-            self._line = self._text.count("\n", 0, match.start(match.lastgroup or 0)) + 1
+            self._place = match.start(match.lastgroup or 0)
             yield str(match.lastgroup), match[match.lastgroup or 0]
         rest = re.sub(r"\#[^\n]*", "", self._text[place:]).strip()
         if rest:
-            self._line = self._text.count("\n", 0, place) + 1
-            raise InvalidRequest(f"config.pbtxt cannot be read: line {self._line} has {rest[:20]!r}.")
+            self._place = place
+            raise InvalidRequest(f"config.pbtxt cannot be read: line {self._line()} has {rest[:20]!r}.")
         yield "end", ""
 
 
 def _message(tokens: _Tokens, closing: str, depth: int) -> dict[str, Any]:
-    if depth > MAX_DEPTH:
-        raise InvalidRequest("config.pbtxt cannot be read: its blocks are nested too deeply.")
     fields: dict[str, Any] = {}
     while tokens.next[1] != closing or tokens.next[0] == "string":
         if tokens.next[0] != "word":
@@ -114,6 +115,8 @@ def _message(tokens: _Tokens, closing: str, depth: int) -> dict[str, Any]:
 
 
 def _value(tokens: _Tokens, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise InvalidRequest("config.pbtxt cannot be read: its blocks are nested too deeply.")
     kind, word = tokens.next
     if (kind, word) == ("mark", "["):
         return _list(tokens, depth)
