@@ -37,7 +37,8 @@ class _Refusal:
 
 def refused_models(context: Context) -> tuple[ModelKey, ...]:
     """Models whose load was refused and that no source names: they have no version folder, for example."""
-    named = {(key.server, key.name) for key in (*context.model_signals, *context.facts_of)}
+    # One that is gone counts as not named: the refused load itself takes it out of the index.
+    named = {(key.server, key.name) for key in context.model_keys}
     servers = set(context.coverage_of)
     wanted = dict.fromkeys((record.action.server, record.action.model) for record in _loads(context))
     return tuple(

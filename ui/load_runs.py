@@ -9,11 +9,11 @@ from pathlib import Path
 import streamlit as st
 
 import runtime
-from control.actions import Action, ActionKind, Record
 from control.performer import Job, Work
 from experiments.report import RunReport
 from experiments.session import Wanted
 from experiments.store import FOLDER, RunStore, as_csv
+from telemetry.actions import Action, ActionKind, Record
 from telemetry.errors import ControlError
 from telemetry.facts import ModelConfig
 from telemetry.identity import ModelKey

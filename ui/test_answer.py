@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from control.actions import Outcome, Record
 from control.inference import Reply
 from control.performer import Job
 from control.server_split import ModelSplit, ServerSplit
 from control.tensors import element_texts
 from control.test_requests import TestAnswer
+from telemetry.actions import Outcome, Record
 from telemetry.units import Unit, human
 from ui.answer_outputs import outputs
 from ui.empty import empty_state

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import streamlit as st
 
 import runtime
-from control.actions import Action, ActionKind
 from control.grpc_client import refusal as grpc_refusal
 from control.inference import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -21,6 +20,7 @@ from control.inference import (
 from control.performer import Job, Work
 from control.request_parameters import ParameterValue
 from control.test_requests import MAX_STEPS, check_steps, test_request_work, told_in_journal, ways_for
+from telemetry.actions import Action, ActionKind
 from telemetry.errors import ControlError, SourceError
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey, Server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 import runtime
-from control.actions import ActionKind
+from telemetry.actions import ActionKind
 from ui import request_code, saved_requests, test_answer, test_request, writes
 from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import threading
 
-from control.actions import ActionKind
 from sandbox.laboratory.clients import address_of, infer
 from sandbox.laboratory.lab import Lab
 from sandbox.laboratory.model_files import Batching, Ensemble, Model
 from sandbox.laboratory.situation import Kind, Situation
+from telemetry.actions import ActionKind
 from triage.happenings import ProbeResult
 
 PROBE_SECONDS = 1.0

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import mkdtemp
 
-from control.actions import Action, ActionKind
 from runtime import Runtime
 from sandbox.errors import SandboxError
 from sandbox.laboratory.clients import Clients, address_of
@@ -23,6 +22,7 @@ from sandbox.options import SandboxOptions
 from sandbox.server import Sandbox
 from settings import Settings
 from telemetry.access import ALL_RIGHTS, ANY_SERVER, How, Identity
+from telemetry.actions import Action, ActionKind
 from telemetry.identity import Server
 from telemetry.rule_choice import RuleChoice
 from triage.rulebook import Rulebook

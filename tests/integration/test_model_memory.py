@@ -11,7 +11,6 @@ import pytest
 from collectors.exporter_families import Options, families
 from collectors.exporter_http import page_text
 from collectors.exporter_reading import Target
-from control.actions import Action, ActionKind
 from history.memory_changes import BeforeAfter, reload_growth
 from runtime import Runtime
 from sandbox import Sandbox, SandboxOptions
@@ -20,6 +19,7 @@ from settings import load_settings
 from signals.memory import DeviceMemory, ModelHolding
 from signals.memory_sources import ServerMemoryInputs, devices_of
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind
 from telemetry.identity import Server
 from telemetry.memory import CPU, MemorySource, ServerProcesses
 from telemetry.scrape import Source

@@ -11,7 +11,6 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Button
 
 import runtime
-from control.actions import ActionKind, Conclusion, Outcome
 from control.performer import Course
 from control.server_split import ModelSplit
 from experiments.figures import CoursePoint, LoadFigures
@@ -20,6 +19,7 @@ from experiments.measure import Measurement
 from experiments.plan import LoadPlan
 from experiments.report import RunKind, RunProgress, RunReport
 from experiments.server_side import GpuUse, ServerSide
+from telemetry.actions import ActionKind, Conclusion, Outcome
 from tests.pages.write_side import NotingControl, install, open_page, panel
 from ui import load_runs
 

@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from control.actions import Conclusion, Outcome
 from control.inference import Reply, Tensor
 from control.saved_requests import SavedRequests
 from control.server_split import ServerSplit
 from control.test_requests import TestAnswer
+from telemetry.actions import Conclusion, Outcome
 from tests.pages.test_request_page import ALONE, SPLIT, answering, button, open_form, typed, words
 from tests.pages.write_side import NotingControl, install, panel, panels
 

@@ -19,12 +19,12 @@ from collectors.exposition import read_page
 from collectors.metadata import parse_metadata
 from collectors.repository import index_samples, parse_index
 from collectors.statistics import parse_statistics, statistics_samples
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from history.protocol import Frame
 from settings import load_settings
 from signals.fleet import Fleet, FleetModel, Odd, Replica
 from signin.visitors import Visitor
 from telemetry.access import How
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.identity import ModelKey
 from telemetry.scrape import Scrape, Source
 from ui import person, sight

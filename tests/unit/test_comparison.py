@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from collectors.config import parse_config
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.facade import Control
 from control.inference import InferenceRequest, Reply, Tensor
 from control.override import Override
@@ -26,6 +25,7 @@ from experiments.report import RunReport
 from experiments.server_side import GpuReading
 from experiments.session import Wanted
 from telemetry.access import LOCAL, How, Identity, Right
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import ActionFailed, AlreadyRunning, InvalidRequest, NotAllowed, SourceError
 from telemetry.facts import IndexEntry, ModelConfig, ModelState, ModelStatistics
 from telemetry.identity import Server

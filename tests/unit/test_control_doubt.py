@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.facade import Control
 from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import NotAllowed, SourceError
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
 from telemetry.identity import Server

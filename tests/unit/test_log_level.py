@@ -6,10 +6,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.journal import Journal
 from control.log_level import LogLevel, LogReturns, check_log_level, due_at, level_of, log_level_action
 from telemetry.access import PROCESS, Identity
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import ControlError, InvalidRequest
 
 QUIET, LOUD = LogLevel(), LogLevel(verbose=2)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from control.actions import Action, ActionKind, Conclusion, Outcome
 from control.journal import Journal
 from control.performer import Course, Job, Performer
 from control.policy import Policy
 from control.several import NOT_BEGUN, Several, Step
 from telemetry.access import LOCAL, Identity
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import AlreadyRunning
 from telemetry.identity import Server
 
