@@ -160,13 +160,13 @@ class Forms:
     def _who(self, visitors: Visitors, visitor: Visitor) -> str:
         me = visitor.identity(visitors.access)
         rows = [
-            f"<tr><td>{html.escape(server)}</td><td>{', '.join(sorted(me.on(server)))}</td></tr>"
+            f"<tr><td>{html.escape(server)}</td><td>{me.listed(server)}</td></tr>"
             for server in self._server_ids()
             if me.sees(server)
         ]
         table = f"<table><tr><th>Server</th><th>You may</th></tr>{''.join(rows)}</table>" if rows else ""
         sees = table or "<p>You may see no server.</p>"
-        return f"<p>You are <b>{html.escape(me.name)}</b>, {html.escape(str(me.how))}.</p>{sees}"
+        return f"<p>You are <b>{html.escape(me.short_name)}</b>, {html.escape(str(me.how))}.</p>{sees}"
 
 
 _WAYS_OUT = {

@@ -12,7 +12,7 @@ _STYLE = """
   --bad-paper: #3a1916 } }
 * { box-sizing: border-box }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif }
-main { max-width: 26rem; margin: 12vh auto 2rem; padding: 1.5rem; background: var(--panel);
+main { width: min(26rem, 100% - 2rem); margin: 12vh auto 2rem; padding: 1.5rem; background: var(--panel);
   border: 1px solid var(--line); border-radius: 8px }
 h1 { font-size: 1.15rem; margin: 0 0 1rem }
 p { margin: .5rem 0 }

@@ -73,6 +73,16 @@ class Identity:
             rights = next(fitting, NO_RIGHTS)
         return rights if Right.VIEW in rights else NO_RIGHTS
 
+    @property
+    def short_name(self) -> str:
+        """The name where how it is known stands beside it."""
+        return self.name.removesuffix(f" ({self.how})")
+
+    def listed(self, server_id: str) -> str:
+        """The rights on this server in words, in the order in which they are given out: `view, infer`."""
+        held = self.on(server_id)
+        return ", ".join(right.value for right in Right if right in held)
+
     def may(self, right: Right, server_id: str) -> bool:
         """True if the person has this right on this server."""
         return right in self.on(server_id)

@@ -25,10 +25,16 @@ def security_notes(view: View) -> Html | None:
         )
     if not found:
         return None
-    rows = [tag("li", f"{note.sentence}.", div(note.detail, class_="ts-faint")) for note in found]
+    by_advice: dict[str, list[str]] = {}
+    for note in found:
+        by_advice.setdefault(note.detail, []).append(f"{note.sentence}.")
+    rows = [
+        tag("li", [div(one) for one in told], div(advice, class_="ts-faint"), style="margin:.35rem 0")
+        for advice, told in by_advice.items()
+    ]
     return tag(
         "details",
         tag("summary", f"{counted(len(found), 'note')} on security"),
-        tag("ul", rows),
+        tag("ul", rows, style="margin:.25rem 0;padding-left:1.2rem;max-width:60rem"),
         class_="ts-fold",
     )

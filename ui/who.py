@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import runtime
-from telemetry.access import How, Identity, Right
+from telemetry.access import How, Identity
 from ui.html import Html, div, span, tag
 from ui.panel import panel
 from ui.person import me
 
 SIGN_IN = "/sign-in"
 """Not a page of Streamlit's: it must be there before anybody is let in."""
+_STYLE = "overflow-wrap:anywhere;margin-top:.75rem;padding-top:.75rem;border-top:1px solid var(--line)"
 _WAYS = {How.PASSWORD: "Sign out", How.OIDC: "Sign out"}
-_ORDER = tuple(Right)
 
 
 def who() -> None:
@@ -19,9 +19,13 @@ def who() -> None:
     person = me()
     panel(
         div(
-            div(span(person.name, class_="ts-name"), " ", _way(person)),
+            div(
+                span(person.short_name, class_="ts-name"),
+                _way(person),
+                style="display:flex;justify-content:space-between;align-items:baseline;gap:.5rem",
+            ),
             div(f"{person.how}: ", _rights(person), class_="ts-faint", style="font-size:.84rem"),
-            style="overflow-wrap:anywhere",
+            style=_STYLE,
             role="note",
             aria_label="who you are",
         ),
@@ -39,17 +43,12 @@ def _way(person: Identity) -> Html | None:
 def _rights(person: Identity) -> Html:
     """The rights, by server where they differ."""
     servers = [server.id for server in runtime.current().servers if person.sees(server.id)]
-    by_server = {server: words(person, server) for server in servers}
+    by_server = {server: person.listed(server) for server in servers}
     tip = "\n".join(f"{server}: {held}" for server, held in by_server.items())
     kinds = set(by_server.values())
     if not kinds:
         return span("you may view no server")
     shown = kinds.pop() if len(kinds) == 1 else "rights differ by server"
-    switch = "" if runtime.current().control is not None else "\nControl is off: nothing can be changed."
-    return span(shown, data_tip=f"{tip}{switch}", tabindex="0")
-
-
-def words(person: Identity, server: str) -> str:
-    """`view, infer, load`, in the order in which they are given out."""
-    held = person.on(server)
-    return ", ".join(right.value for right in _ORDER if right in held)
+    if runtime.current().control is None:
+        return span("view; control is off", data_tip=f"Your rights, if it were on:\n{tip}", tabindex="0")
+    return span(shown, data_tip=tip, tabindex="0")
