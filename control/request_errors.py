@@ -70,8 +70,9 @@ def reference() -> str:
 
 
 def _row(row: Row) -> str:
-    shown = f"{row.what}. {row.remedy}".replace("{", "*").replace("}", "*")
-    return f"| {row.case} | {shown} |"
+    # Doubled braces are meant as braces.
+    marked = re.sub(r"\{(\w+)\}", r"*\1*", f"{row.what}. {row.remedy}")
+    return f"| {row.case} | {marked.replace('{{', '{').replace('}}', '}')} |"
 
 
 _INTRODUCTION = """# What a failed test request says
