@@ -59,6 +59,8 @@ class Event:
 class _Server:
     """What the last readings of one server were, to compare the next ones with."""
 
+    since: float = float("inf")
+    """Time of the first reading."""
     attempts: dict[Source, bool] = field(default_factory=dict)
     failing_since: dict[Source, float] = field(default_factory=dict)
     answered_at: float = float("-inf")
@@ -87,6 +89,7 @@ class EventLog:
         self._servers: dict[str, _Server] = {}
         self._events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self._revision = 0
+        self._newest = float("-inf")
 
     @property
     def revision(self) -> int:
@@ -113,6 +116,12 @@ class EventLog:
             )
         )
 
+    def watched_since(self, server: str) -> float:
+        """From when on (unix seconds) this log knows what happened to a server; inf if it was never read."""
+        with self._lock:
+            known, newest = self._servers.get(server), self._newest
+            return float("inf") if known is None else max(known.since, newest - self._retention_seconds)
+
     def joined(self, server: str, at: float, origin: str) -> None:
         """A server is listed from `at` (unix seconds) on in `origin`."""
         self._note(Event(at, server, None, EventKind.JOINED, f"{server} came: it is in {origin} now"))
@@ -132,6 +141,8 @@ class EventLog:
         """Compare one scrape with the one before it from the same source."""
         with self._lock:
             state = self._servers.setdefault(scrape.server, _Server())
+            state.since = min(state.since, scrape.at)
+            self._newest = max(self._newest, scrape.at)
             events = [*_answering(state, scrape), *_changes(state, scrape)]
             self._events.extend(events)
             self._revision += len(events)

@@ -87,6 +87,24 @@ class PromHistory:
         """`gauge` at every time of the grid."""
         return self._asked(self._targets(), family, "{}", by, grid, where, reduce)
 
+    def over_range(
+        self,
+        family: str,
+        function: str,
+        window_seconds: float,
+        by: By,
+        grid: Grid,
+        *,
+        where: Matchers = (),
+    ) -> Frame:
+        """A function of PromQL over a window (`resets`, `min_over_time`) at every time of the grid.
+
+        Of several series the sum of what was counted, the largest of values.
+        """
+        text = f"{function}({{}}[{_duration(window_seconds)}])"
+        reduce = Reduce.MAX if function.endswith("_over_time") else Reduce.SUM
+        return self._asked(self._targets(), family, text, by, grid, where, reduce)
+
     def labels(self, family: str) -> Sequence[tuple[str, Series]]:
         """(server, series) of the series that are there now; () if they cannot be had."""
         if self._api is None:

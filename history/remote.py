@@ -11,17 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from history.combined import CombinedHistory
+from history.events import Event
 from history.hasty import Hasty
 from history.promapi import PrometheusApi
 from history.promapi_devices import DeviceFeed, Gpus, gpus_of
 from history.promapi_feed import Feed
 from history.promapi_fetch import Fetcher
 from history.promapi_history import PromHistory
+from history.promapi_marks import events_of
 from history.promapi_targets import Target, Targets, discover, targets_of
-from history.protocol import History
+from history.protocol import Grid, History
 from history.ring import Ring
 from telemetry.errors import SourceError
-from telemetry.identity import Server
+from telemetry.identity import ModelKey, Server
 from telemetry.prometheus_endpoint import PrometheusEndpoint
 from telemetry.scrape import Sink, Source
 
@@ -90,9 +92,8 @@ class Remote:
         self._thread: threading.Thread | None = None
         self.everywhere: History = PromHistory(self._fetcher, self.targets, api=self.api)
         """All servers that Prometheus knows."""
-        self.history: History = CombinedHistory(
-            ring, PromHistory(self._fetcher, self.targets, only=self._ids, api=self.api)
-        )
+        self._mine = PromHistory(self._fetcher, self.targets, only=self._ids, api=self.api)
+        self.history: History = CombinedHistory(ring, self._mine)
         """The servers looked at: the ring, and what lies before it."""
         self.hasty: History = Hasty(self.history, self._fetcher.at_once)
         """The same for those who must not wait."""
@@ -197,6 +198,13 @@ class Remote:
             server: None if feed.read_at is None else max(0.0, now - feed.read_at)
             for server, feed in list(self._feeds.items())
         }
+
+    def events(self, server: str, model: ModelKey | None, grid: Grid, deadline: float) -> tuple[Event, ...]:
+        """What happened to a server and one of its models at the times of the grid, as Prometheus tells it.
+
+        With what it has answered until `deadline` (`time.monotonic()`).
+        """
+        return self.patiently(lambda: events_of(self._mine, self._targets, server, model, grid), deadline)
 
     def patiently(self, compute: Callable[[], Result], deadline: float) -> Result:
         """`compute()` over `history` with what Prometheus answers until `deadline` (`time.monotonic()`)."""

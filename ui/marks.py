@@ -25,10 +25,14 @@ _WORDS = {
     EventKind.DOWN: "down",
     EventKind.UP: "up",
     EventKind.VERSION: "version",
+    EventKind.JOINED: "joined",
+    EventKind.LEFT: "left",
 }
 _COLORS = {EventKind.DOWN: "@red", EventKind.RESTART: "@amber", EventKind.RESET: "@amber"}
 _OUTCOME_COLORS = {"failed": "@red", "unknown": "@amber"}
 _BROUGHT_ABOUT = (EventKind.LOAD, EventKind.UNLOAD, EventKind.RELOAD, EventKind.RESET)
+_FEW_SERVERS = 4
+"""Of more servers the marks before this process watched would be too many lines."""
 _SEEN_WITHIN_SECONDS = 10.0
 """What an action on the repository brings about is read this long after its end at the latest."""
 
@@ -39,6 +43,7 @@ def marks(view: View, key: ModelKey | None = None) -> tuple[Mark, ...]:
     server = key.server if key is not None else view.filters.server
     done = _done(server, key.name if key is not None else None)
     recent, person = runtime.current().events.events(since=start, server=server, model=key), me()
+    recent = (*_before(view, server, key), *recent)
     events = [event for event in recent if event.at <= end and person.sees(event.server)]
     seen = [
         Mark(event.at, _WORDS[event.kind], event.text, _COLORS.get(event.kind, "@grey"))
@@ -46,6 +51,21 @@ def marks(view: View, key: ModelKey | None = None) -> tuple[Mark, ...]:
         if event.kind in _WORDS and not _is_told(event, done, view)
     ]
     return (*seen, *(_action(one) for one in done if start <= one.started_at <= end))
+
+
+def _before(view: View, server: str | None, key: ModelKey | None) -> tuple[Event, ...]:
+    """What Prometheus tells of the time before this process watched, of one server or of a few."""
+    process = runtime.current()
+    servers = [server] if server is not None else [one.server for one in view.coverage]
+    if process.remote is None or len(servers) > _FEW_SERVERS:
+        return ()
+    found: list[Event] = []
+    for one in servers:
+        since = process.events.watched_since(one)
+        if view.grid.start < since - view.grid.step_seconds:
+            told = process.remote.events(one, key, view.grid, view.deadline)
+            found += (event for event in told if event.at < since)
+    return tuple(found)
 
 
 def _done(server: str | None, model: str | None) -> list[Record]:

@@ -67,7 +67,15 @@ class Prometheus:
             return self._answered("matrix", [])
         times = np.arange(float(form["start"]), float(form["end"]) + 1e-3, float(form["step"])).tolist()
         metric = {"instance": "far-1:8002", "model": "far_model", "version": "3"}
-        return self._answered("matrix", [{"metric": metric, "values": [[at, "120"] for at in times]}])
+        value = "1" if "(up{" in form["query"] else "0" if "resets(" in form["query"] else "120"
+        if (
+            "(nv_inference_request_success{" in form["query"]
+            and value == "120"
+            and "increase" not in form["query"]
+        ):
+            # It was loaded in the middle of the time that is asked about.
+            times = times[len(times) // 2 :]
+        return self._answered("matrix", [{"metric": metric, "values": [[at, value] for at in times]}])
 
     def _answered(self, kind: str, result: list[dict[str, object]]) -> Response:
         body = {"status": "success", "data": {"resultType": kind, "result": result}}
@@ -131,6 +139,14 @@ def test_a_long_range_is_drawn_from_prometheus(far: Runtime, open_page: Callable
     assert 7 * 86400 <= end - start <= 7 * 86400 + 3600
     # A week moves on every 300 s, and what Prometheus fed last may be a minute old by then.
     assert 0 <= time.time() - end < 300 + 60
+
+
+def test_what_happened_before_the_process_watched_is_marked(
+    far: Runtime, open_page: Callable[..., object]
+) -> None:
+    page = open_page(far, "model", model="far_model", version="3", server="far-1:8002", range="7d")
+    chart = page.charts["Throughput and failures"]
+    assert chart.count(b"far_model v3 was loaded, within the 60 min before") == 1
 
 
 def test_a_server_that_is_not_configured_opens_by_its_instance(
