@@ -40,6 +40,12 @@ def foot() -> None:
     settings = runtime.current().settings
     if settings.sandbox_state is not None and me().may(Right.LOAD_RUN, SANDBOX_ID):
         traffic.switch(settings.sandbox_state)
+    live(_notes, name="notes")
+    who()
+
+
+def _notes() -> None:
+    """What cannot be used of settings and lists of servers: it comes and goes while the process runs."""
     notices = runtime.current().notices
     if notices and sees_everything():
         lines = (tag("li", _notice(notice)) for notice in notices)
@@ -52,7 +58,6 @@ def foot() -> None:
             ),
             key="settings_notices",
         )
-    who()
 
 
 def _menu(current: str) -> None:
