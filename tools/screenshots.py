@@ -55,6 +55,7 @@ CALM = (
     Shot("capacity", "capacity"),
     Shot("repository", "repository"),
     Shot("test_request", "test_request?model=batch_add_model"),
+    Shot("load_runs", "load_runs?model=batch_cost_model"),
     Shot("explore", "explore?family=nv_inference_request_success"),
 )
 OVERLOADED = (Shot("overview_overload", "overview"), Shot("model_overload", "model?model=batch_cost_model"))

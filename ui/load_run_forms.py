@@ -72,7 +72,7 @@ def _load(config: ModelConfig) -> Order:
         "Load", (CLOSED, OPEN), default=CLOSED, required=True, key="load_how", label_visibility="collapsed"
     )
     is_open = how == OPEN
-    first, second, third, fourth, fifth = st.columns(5)
+    first, *between, second, third, fourth, fifth = st.columns(6 if is_open else 5)
     rate, arrivals, together = None, Arrivals.POISSON, MAX_CONNECTIONS // 4
     if is_open:
         rate = first.number_input(
@@ -80,7 +80,7 @@ def _load(config: ModelConfig) -> Order:
             help="They are sent when they are due, whether the ones before were answered or not. The latency "
             "counts from when a request was due.",
         )  # fmt: skip
-        arrivals = first.selectbox(
+        arrivals = between[0].selectbox(
             "Arrivals", list(Arrivals), key="load_arrivals", format_func=lambda one: one.value,
             help="poisson: random gaps, as of independent users. constant: equal gaps.",
         )  # fmt: skip

@@ -30,6 +30,12 @@ def details(titles: Sequence[str], measurements: Sequence[Measurement]) -> Html:
     for title, tip, cell in _ROWS:
         cells = [tag("td", cell(one), class_="ts-right", style=_WRAPPED) for one in measurements]
         rows.append(tag("tr", tag("td", span(title, data_tip=tip or None)), cells))
+    if any(one.clients.open_loop for one in measurements):
+        cells = [tag("td", _sent(one), class_="ts-right") for one in measurements]
+        tip = "without the time a request that was due had to wait before it was sent"
+        rows.insert(
+            len(_CLIENT_ROWS), tag("tr", tag("td", span("p99 from the sending", data_tip=tip)), cells)
+        )
     for name in _steps(measurements):
         cells = [tag("td", _rows_per_execution(one, name), class_="ts-right") for one in measurements]
         rows.append(tag("tr", tag("td", f"rows per execution of {name}"), cells))
@@ -119,6 +125,10 @@ def _expected(one: Measurement) -> Html:
     if one.clients.open_loop:
         return value(None, Unit.PER_SECOND, why="an open loop sends by the clock")
     return _rate(one.clients.expected_per_second)
+
+
+def _sent(one: Measurement) -> Html:
+    return _wait(one.clients.service_p99_us)
 
 
 def _failed(clients: LoadFigures) -> Html:

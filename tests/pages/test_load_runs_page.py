@@ -124,6 +124,20 @@ def test_serial_against_concurrent_shows_both_halves_the_timeline_and_the_batch_
     assert b"Batch sizes that formed, fast_add" in charts(page)["load_run_sizes"]
 
 
+def test_an_open_loop_shows_the_p99_from_the_sending_beside_the_one_that_counts() -> None:
+    install()
+    one = measured("", 64, 100.0)
+    late = replace(one.clients, open_loop=True, service_p99_us=20_000.0, p99_us=1_500_000.0)
+    kept = report(RunKind.LOAD, replace(one, clients=late))
+    load_runs.store().save(kept)
+    page = opened("load")
+    page.multiselect[0].set_value([kept.id])
+    page.run()
+    shown = words(panel(page, "load_run_table"))
+    assert "p99 1.5 s" in shown and "p99 from the sending 20 ms" in shown
+    assert "concurrency / response time –" in shown
+
+
 def test_a_sweep_marks_the_knee_and_what_the_objective_allows() -> None:
     control = install()
     steps = [measured(f"{at} at a time", at, rate) for at, rate in ((1, 100.0), (4, 350.0), (16, 410.0))]
