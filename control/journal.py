@@ -305,23 +305,24 @@ class Journal:
         with self._taking:
             stamp = store.stamp()
             if not store.held and stamp != self._stamp:
-                self._read(store)
+                # What the process that writes has open is its own business.
+                self._read(store, left_over=False)
                 self._stamp = stamp
 
-    def _read(self, store: JournalFile) -> None:
+    def _read(self, store: JournalFile, *, left_over: bool) -> None:
         # What is open is carried into the newest part, so that older ones need not be read for it.
         lines, notices = store.read(_LINES_PER_ACTION * self._keep)
         records, pending, told = _replayed(lines, store)
         with self._lock:
             self._records = {record.id: record for record in records[-self._keep :]}
-            self._pending = {one.id: one for one in pending}
+            self._pending = {one.id: replace(one, left_over=left_over) for one in pending}
             self._notices = (*notices, *told)
             self._next_id = max((line["id"] for line in lines), default=0) + 1
             self._revision += 1
 
     def _take_over(self, store: JournalFile) -> None:
         """The journal is ours now: what its last writer left open has an unknown outcome."""
-        self._read(store)
+        self._read(store, left_over=True)
         with self._lock:
             open_ones = [record for record in self._records.values() if record.running]
         for record in open_ones:

@@ -176,15 +176,17 @@ def _state_now(record: Record, view: View) -> Html | None:
     """Where the outcome is not known, what the server says now is what counts."""
     if record.outcome is not Outcome.UNKNOWN or not record.action.kind.changes_repository:
         return None
-    key = (record.action.server, record.action.model)
+    server, model = record.action.server, record.action.model
+    if not any(one.server == server and one.answering for one in view.coverage):
+        return div("The server does not answer now: the model's state cannot be told.")
     states = sorted(
         {
             str(one.state)
             for one in view.inventory.models
-            if (one.key.server, one.key.name) == key and one.state is not None
+            if (one.key.server, one.key.name) == (server, model) and one.state is not None
         }
     )
-    words = " and ".join(states) if states else "nothing of it"
+    words = " and ".join(states) if states else "nothing of this model"
     return div(f"The server's index now says: {words}.")
 
 

@@ -6,16 +6,20 @@ import csv
 import io
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 
+import runtime
 from control.journal import Journal
 from control.journal_export import as_csv, as_json_lines
 from control.journal_file import JournalFile
 from control.restoration import Restoration
 from telemetry.access import How, Identity, Right
 from telemetry.actions import Action, ActionKind, Conclusion, MemoryChange, Outcome
+from telemetry.errors import Unreachable
+from telemetry.scrape import Scrape, Source
 from tests.pages.write_side import NotingControl, install, open_page, panel
 
 VIEWER = Identity("vic", How.PASSWORD, {"lab": frozenset({Right.VIEW})})
@@ -78,6 +82,13 @@ def test_an_unknown_outcome_stands_beside_what_the_server_says_now(control: Noti
     did(control, "fast_add", Conclusion(Outcome.UNKNOWN, "Outcome unknown: ..."))
     shown = words(panel(open_page("repository"), "journal"))
     assert shown.startswith("UNKNOWN Outcome unknown: ... The server&#x27;s index now says: READY.")
+    # What the index said before an outage is not what it says now.
+    process = runtime.current()
+    error = Unreachable("lab is not reachable")
+    for source in (Source.METRICS, Source.STATISTICS, Source.INDEX):
+        process.accept(Scrape("lab", source, time.time(), 0.01, error=error))
+    shown = words(panel(open_page("repository"), "journal"))
+    assert "The server does not answer now: the model&#x27;s state cannot be told." in shown
 
 
 def test_filters_come_with_the_number_of_actions(control: NotingControl) -> None:

@@ -338,6 +338,18 @@ def test_what_must_be_put_back_survives_the_process(path: Path) -> None:
     assert Journal(store=JournalFile(path)).open_restorations() == ()
 
 
+def test_what_another_process_has_open_is_not_left_over_while_that_one_lives(path: Path) -> None:
+    first = Journal(store=JournalFile(path))
+    second = Journal(store=JournalFile(path))
+    first.intend(Restoration("lab", "alpha", None, "the run"))
+    assert [one.left_over for one in second.open_restorations()] == [False]
+    killed(first)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while second.refusal() and time.monotonic() < deadline:
+        threading.Event().wait(0.05)
+    assert [one.left_over for one in second.open_restorations()] == [True]
+
+
 def test_a_configuration_that_is_gone_is_told_and_not_guessed(path: Path) -> None:
     first = Journal(store=JournalFile(path))
     pending = first.intend(Restoration("lab", "alpha", {"max_batch_size": 8}, "the run"))
