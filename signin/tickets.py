@@ -11,8 +11,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
 
 KEEP_ENDED = 10_000
+KEEP_READ = 1_000
 
 
 class Tickets:
@@ -23,6 +27,7 @@ class Tickets:
         self._clock = clock
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
+        self._read = lru_cache(KEEP_READ)(self._checked)
 
     def seal(self, note: Mapping[str, object], seconds: float, *, purpose: str) -> str:
         """The note as text with its seal; it opens for `seconds` and this purpose only."""
@@ -32,12 +37,8 @@ class Tickets:
 
     def open(self, sealed: str, *, purpose: str) -> Mapping[str, object] | None:
         """The note; None without the right seal, after its time, or if its session was ended."""
-        text, _, seal = sealed.partition(".")
-        raw = text.encode("latin-1", errors="replace")
-        if not hmac.compare_digest(self._seal(raw, purpose).encode(), seal.encode(errors="replace")):
-            return None
-        note = json.loads(base64.urlsafe_b64decode(raw + b"=" * (-len(raw) % 4)))
-        if not isinstance(note, dict) or note["until"] <= self._clock():
+        note = self._read(sealed, purpose)
+        if note is None or note["until"] <= self._clock():
             return None
         return None if self.has_ended(str(note.get("session", ""))) else note
 
@@ -52,6 +53,15 @@ class Tickets:
         """True after `end`."""
         with self._lock:
             return session in self._ended
+
+    def _checked(self, sealed: str, purpose: str) -> Mapping[str, Any] | None:
+        """What a seal says does not change: pages ask for the same one at every drawing."""
+        text, _, seal = sealed.partition(".")
+        raw = text.encode("latin-1", errors="replace")
+        if not hmac.compare_digest(self._seal(raw, purpose).encode(), seal.encode(errors="replace")):
+            return None
+        note = json.loads(base64.urlsafe_b64decode(raw + b"=" * (-len(raw) % 4)))
+        return MappingProxyType(note) if isinstance(note, dict) else None
 
     def _seal(self, text: bytes, purpose: str) -> str:
         return hmac.new(self._key, purpose.encode() + b"\0" + text, hashlib.sha256).hexdigest()

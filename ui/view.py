@@ -18,7 +18,7 @@ from telemetry.scrape import FloatArray, Source
 from triage.budget import Budgets
 from triage.context import Context, ServerCoverage
 from triage.finding import Finding, Judgement, Severity
-from triage.verdict import Verdict
+from triage.verdict import Verdict, VerdictLevel
 from ui import filters, sight
 from ui.filters import Filters
 from ui.format import clock
@@ -29,6 +29,9 @@ STALE_INTERVALS = 2.0
 
 COURSE_POINTS = 60
 """A sparkline is drawn from at least so many points."""
+
+NOTHING_TO_SEE = "You may view no server here: sign in, or ask whoever runs this app for the right."
+
 PATIENCE_SECONDS = 1.5
 """How long one drawing waits for Prometheus; what has not come by then is drawn at the next refresh."""
 PAUSED_SECONDS = 8.0
@@ -85,6 +88,8 @@ class View:
 
     def verdict(self) -> Verdict:
         """The one sentence: is anything wrong, for the servers looked at."""
+        if not self.coverage and runtime.current().servers:
+            return Verdict(VerdictLevel.UNKNOWN, NOTHING_TO_SEE)
         return runtime.current().verdict(self.judgement, clock, self._narrowed)
 
     def _narrowed(self, context: Context) -> Context:

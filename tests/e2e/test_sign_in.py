@@ -23,6 +23,7 @@ pytestmark = pytest.mark.e2e
 PASSWORD = "correct horse battery"
 OPERATOR, RESEARCHER = "operator@example.com", "researcher@example.com"
 SETTINGS = """
+control: true
 servers:
   - {{id: search, url: "127.0.0.1:9", metrics_url: none}}
   - {{id: secret, url: "127.0.0.1:9", metrics_url: none}}

@@ -166,6 +166,7 @@ def test_nobody_sees_anything_after_signing_out(shown: Open) -> None:
         assert "fast_add" not in page
         assert "classified" not in page
         assert "127.0.0.1:9" not in page
+    assert "You may view no server here" in shown("overview", None)
 
 
 def test_viewers_see_no_parameter_values_and_not_who_did_what(shown: Open) -> None:
