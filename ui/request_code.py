@@ -36,7 +36,7 @@ def section(prepared: Prepared) -> None:
             code.text, language=_LANGUAGES[kind], wrap_lines=True, height=320 if _long(code) else "content"
         )
         _files(code)
-        if server.headers:
+        if server.headers_for("inference"):
             words = "Header values are read from the environment: they are not shown here."
             panel(div(words, class_="ts-more"), key="code_headers")
 
