@@ -3,93 +3,38 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from control.facade import Control
-from control.inference import InferenceRequest, Reply, Tensor
-from control.performer import Course, Work
+from control.inference import Tensor
 from control.request_errors import infer_failure
-from control.server_split import ModelSplit
-from experiments import session
-from experiments.figures import Asked, LoadFigures, figures
-from experiments.load_process import LoadProgress, RunLoad, Target, Watch, order_json
-from experiments.load_run import load_run_work
+from experiments.figures import figures
+from experiments.load_process import Target, order_json
 from experiments.measure import Measurement, headline, notes
 from experiments.plan import Arrivals, LoadPlan, Loop
-from experiments.report import RunKind, RunProgress, RunReport
-from experiments.serial_vs_concurrent import config_notes, sentence, serial_vs_concurrent_work, speedup
-from experiments.server_side import GpuReading, ServerSide
-from experiments.session import Wanted
-from experiments.store import RunStore, as_csv
+from experiments.serial_vs_concurrent import config_notes, sentence, speedup
 from experiments.sweep import (
     capacity,
     capacity_sentence,
     knee,
     knee_sentence,
     parse_concurrencies,
-    sweep_work,
 )
 from experiments.wire import messages
-from telemetry.access import LOCAL
-from telemetry.actions import Action, ActionKind, Conclusion, Outcome
-from telemetry.errors import InvalidRequest, NotAllowed, SettingsError
-from telemetry.facts import BatchSizeStatistics, IndexEntry, ModelConfig, ModelStatistics, TensorSpec
-from telemetry.identity import Server
-
-SERVER = Server(
-    "lab", "http://lab:8000", None, headers={"Authorization": "Bearer x"}, control=True,
-    load_run_limit_per_second=100.0,
-)  # fmt: skip
-CONFIG = ModelConfig(
-    name="alpha", backend="python", platform="", max_batch_size=8, dynamic_batching=True,
-    preferred_batch_sizes=(), max_queue_delay_us=0, max_queue_size=None, queue_timeout_us=None,
-    instance_groups=(), ensemble_steps=(), sequence_batching=False, decoupled=False, response_cache=False,
-    inputs=(TensorSpec("A", "FP32", (1,)),), outputs=(),
-)  # fmt: skip
-REQUEST = InferenceRequest("lab", "alpha", "", (Tensor("A", "FP32", np.ones((1, 1), dtype=np.float32)),))
-QUEUE_FULL = '{"error":"[request id: <id_unknown>] Exceeds maximum queue size"}'
-ASKED = Asked("http://lab:8000", "alpha", 30.0)
-
-
-def packed(values: list[float]) -> str:
-    return base64.b64encode(np.array(values, dtype="<f8").tobytes()).decode()
-
-
-def raw(
-    spans: list[tuple[float, float, float]], *, failures: list[list[object]] | None = None, seconds: float
-) -> dict[str, object]:
-    """A generator's result: (intended, began, ended) of each success."""
-    columns = [list(column) for column in zip(*spans, strict=True)] if spans else [[], [], []]
-    count = sum(int(str(row[3])) for row in failures or [])
-    return {
-        "intended": packed(columns[0]), "began": packed(columns[1]), "ended": packed(columns[2]),
-        "failed_at": packed([seconds / 2] * count), "failures": failures or [], "seconds": seconds,
-        "stopped": False, "reason": "", "unanswered": 0, "unsent": 0, "max_under_way": 1, "held_by_cap": 0,
-    }  # fmt: skip
-
-
-def measured(concurrency: int, count: int, wait_seconds: float) -> LoadFigures:
-    spans = [(at * wait_seconds, at * wait_seconds, (at + 1) * wait_seconds)
-             for at in range(count // concurrency) for _ in range(concurrency)]  # fmt: skip
-    return figures(concurrency, False, raw(spans, seconds=count / concurrency * wait_seconds), ASKED)
-
-
-def split(requests: int, executions: int, model: str = "alpha") -> ModelSplit:
-    sizes = {requests // executions: executions}
-    return ModelSplit(model, "1", requests, 0, executions, requests, 1.0, 1.0, 1.0, 1.0, 1.0, sizes)
-
-
-def one(label: str, clients: LoadFigures, *rows: ModelSplit, **others: int) -> Measurement:
-    server = ServerSide(rows, {"alpha": 0.5}, others) if rows else None
-    plan = LoadPlan(concurrency=clients.concurrency, seconds=None, requests=max(1, clients.succeeded))
-    return Measurement(label, "alpha", plan, clients, server, 0.0)
+from telemetry.errors import InvalidRequest, SettingsError
+from tests.unit.load_figures import (
+    ASKED,
+    CONFIG,
+    QUEUE_FULL,
+    REQUEST,
+    SERVER,
+    measured,
+    one,
+    raw,
+    split,
+)
 
 
 def test_the_figures_of_a_load() -> None:
@@ -299,7 +244,7 @@ def test_concurrencies_are_whole_numbers_within_bounds(text: str) -> None:
 )
 def test_the_bounds_are_kept_before_anything_is_sent(plan: LoadPlan, expected: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        load_run_work(wanted(), plan)
+        plan.check()
     assert caught.value.sentence == expected
 
 
@@ -336,163 +281,3 @@ def test_every_connection_of_a_sequence_model_has_a_sequence_of_its_own() -> Non
 def test_a_header_with_a_line_break_is_not_sent() -> None:
     with pytest.raises(SettingsError, match="line break"):
         messages(replace(SERVER, headers={"X": "a\r\nB: c"}), CONFIG, REQUEST, 1)
-
-
-# ---- the works
-
-
-class Reader:
-    """Counts what the fake load below sends: one batch of everything for concurrent clients."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[int, int] = {}
-        self.plans: list[LoadPlan] = []
-
-    def statistics(self, server_id: str) -> tuple[ModelStatistics, ...]:
-        rows = sum(size * count for size, count in self.sizes.items())
-        batches = tuple(BatchSizeStatistics(size, count, 0, 0, 0) for size, count in self.sizes.items())
-        return (ModelStatistics("alpha", "1", 0, rows, sum(self.sizes.values()), rows, 0, batches),)
-
-    def gpus(self, server_id: str) -> tuple[GpuReading, ...]:
-        return (GpuReading("GPU-1", 0.5, 2.0**30, None),)
-
-    def index(self, server_id: str) -> tuple[IndexEntry, ...]:
-        raise AssertionError("these runs do not read the index")
-
-    def config(self, server_id: str, model: str, version: str = "") -> ModelConfig:
-        raise AssertionError("these runs are given the configuration")
-
-    def load(self, target: Target, plan: LoadPlan, watch: Watch) -> LoadFigures:
-        self.plans.append(plan)
-        watch.progress(LoadProgress("warm-up", 1, 0, 0.1))
-        watch.measuring()
-        size = plan.concurrency
-        count = plan.requests or 40
-        self.sizes[size] = self.sizes.get(size, 0) + count // size
-        watch.progress(LoadProgress("measure", count // 2, 0, 0.5, recent_done=count // 2))
-        return measured(size, count, 0.010)
-
-
-def wanted(reader: Reader | None = None, load: RunLoad | None = None, server: Server = SERVER) -> Wanted:
-    used = reader or Reader()
-    control = Control(lambda: (server,), used, lambda server_id: False)
-    return Wanted(control, CONFIG, REQUEST, load=load or used.load)
-
-
-@pytest.fixture(autouse=True)
-def answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    def infer(server: Server, config: ModelConfig, request: InferenceRequest) -> Reply:
-        return Reply("alpha", "1", (), 1.0)
-
-    monkeypatch.setattr(session, "infer", infer)
-    monkeypatch.setattr(session, "rest", lambda seconds, stopping: None)
-
-
-def ran(asked: Wanted, work: Work, kind: ActionKind = ActionKind.LOAD_RUN) -> RunReport:
-    job = asked.control.perform(Action(kind, "lab", "alpha"), work, by=LOCAL)
-    assert job.wait(5.0).outcome is Outcome.DONE, job.record
-    assert isinstance(job.result, RunReport)
-    assert isinstance(job.progress, RunProgress)
-    return job.result
-
-
-def test_serial_against_concurrent_compares_both_halves_by_clients_and_server() -> None:
-    reader = Reader()
-    asked = wanted(reader)
-    report = ran(asked, serial_vs_concurrent_work(asked, 40, 8))
-    serial, concurrent = report.measurements
-    assert serial.split is not None and concurrent.split is not None
-    assert serial.split.executions_by_batch_size == {1: 40}
-    assert concurrent.split.executions_by_batch_size == {8: 5}
-    assert speedup(report.measurements) == pytest.approx(8.0)
-    assert serial.gpu_ratio == 0.5
-    assert report.complete and report.kind is RunKind.SERIAL
-
-
-def test_every_load_keeps_the_limit_of_its_server_and_says_so() -> None:
-    reader = Reader()
-    asked = wanted(reader)
-    report = ran(asked, sweep_work(asked, LoadPlan(seconds=1.0), (1, 4), 50_000.0))
-    assert [plan.cap_per_second for plan in reader.plans] == [100.0, 100.0]
-    assert report.notes[-1] == (
-        "The settings allow load runs 100 requests/s on this server: it was kept to that."
-    )
-    assert report.max_p99_us == 50_000.0
-
-
-def test_an_arrival_rate_above_the_limit_is_refused_before_the_load() -> None:
-    reader = Reader()
-    asked = wanted(reader)
-    plan = LoadPlan(loop=Loop.OPEN, rate_per_second=200.0)
-    job = asked.control.perform(
-        Action(ActionKind.LOAD_RUN, "lab", "alpha"), load_run_work(asked, plan), by=LOCAL
-    )
-    record = job.wait(5.0)
-    assert record.sentence.startswith("The settings allow 100 requests/s on this server, not 200")
-    assert reader.plans == []
-
-
-def test_without_a_limit_nothing_is_sent_to_a_server_that_is_not_the_sandbox() -> None:
-    reader = Reader()
-    asked = wanted(reader, server=replace(SERVER, load_run_limit_per_second=None))
-    with pytest.raises(NotAllowed, match="Load runs on lab are off"):
-        asked.control.perform(
-            Action(ActionKind.LOAD_RUN, "lab", "alpha"), load_run_work(asked, LoadPlan()), by=LOCAL
-        )
-    assert reader.plans == []
-
-
-def test_a_stopped_run_keeps_the_half_it_has() -> None:
-    reader = Reader()
-
-    def load_and_stop(target: Target, plan: LoadPlan, watch: Watch) -> LoadFigures:
-        job.stop()
-        return reader.load(target, plan, watch)
-
-    asked = wanted(reader, load_and_stop)
-    work = serial_vs_concurrent_work(asked, 40, 8)
-    started = threading.Event()
-
-    def gated(course: Course) -> Conclusion:
-        assert started.wait(5.0)
-        return work(course)
-
-    job = asked.control.perform(Action(ActionKind.EXPERIMENT, "lab", "alpha"), gated, by=LOCAL)
-    started.set()
-    record = job.wait(5.0)
-    assert (record.outcome, record.sentence) == (Outcome.STOPPED, "alpha: stopped before the concurrent half")
-    assert isinstance(job.result, RunReport) and not job.result.complete
-    assert job.result.measurements[0].clients.succeeded == 40
-
-
-# ---- kept runs
-
-
-@pytest.fixture
-def report() -> RunReport:
-    asked = wanted()
-    return ran(asked, serial_vs_concurrent_work(asked, 40, 8))
-
-
-def test_a_report_survives_being_written_and_read(report: RunReport) -> None:
-    again = RunReport.from_json(report.to_json())
-    assert again == report
-
-
-def test_the_csv_has_a_line_for_each_load_and_empty_cells_for_what_is_not_known(report: RunReport) -> None:
-    blind = replace(report, measurements=(replace(report.measurements[0], server=None, label="=1+1"),))
-    rows = list(csv.DictReader(io.StringIO(as_csv([report, blind]))))
-    assert [row["label"] for row in rows] == ["serial", "concurrent", "'=1+1"]
-    assert [row["succeeded"] for row in rows] == ["40", "40", "40"]
-    assert [row["server_executions"] for row in rows] == ["40", "5", ""]
-    assert rows[0]["executions_by_batch_size"] == "1: 40"
-    assert float(rows[1]["throughput_per_second"]) == pytest.approx(800.0)
-
-
-def test_a_store_without_a_folder_keeps_the_newest_in_memory(report: RunReport) -> None:
-    store = RunStore(None, keep=2)
-    for number in range(4):
-        assert store.save(replace(report, id=f"20260101-00000{number}-abcdef")) == ""
-    kept: Callable[..., list[RunReport]] = store.reports
-    assert [one.id[14:15] for one in kept("lab", "alpha")] == ["3", "2"]
-    assert kept("lab", "bravo") == []
