@@ -18,7 +18,11 @@ from ui.marks import marks
 
 KEY = ModelKey("lab", "alpha", "1")
 VIEW: Any = SimpleNamespace(
-    range=(1000.0, 1600.0), filters=SimpleNamespace(server=None), interval_seconds=2.0, now=1600.0
+    range=(1000.0, 1600.0),
+    filters=SimpleNamespace(server=None),
+    interval_seconds=2.0,
+    now=1600.0,
+    coverage=(),
 )
 VIEWER = Identity("vic", How.PASSWORD, {"lab": frozenset({Right.VIEW})})
 
@@ -41,7 +45,8 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
         Event(1113.0, "lab", ModelKey("lab", "bravo", "1"), EventKind.UNLOAD, "bravo v1 was unloaded"),
     )
     control = SimpleNamespace(records=journal.records)
-    monkeypatch.setattr(runtime, "current", lambda: SimpleNamespace(control=control, events=Log(*seen)))
+    process = SimpleNamespace(control=control, events=Log(*seen), remote=None)
+    monkeypatch.setattr(runtime, "current", lambda: process)
     monkeypatch.setattr(marks_module, "me", lambda: LOCAL)
     return journal
 
