@@ -38,6 +38,7 @@ MODEL = "batch_cost_model"
 CLIENTS = 16
 RATE_PER_SECOND = 300.0
 LEARNING_RATES = (60.0, 150.0, 400.0, 700.0)
+COSTS_US = {"execution_cost_us": 8000.0, "row_cost_us": 300.0}
 BASELINE = BatcherConfig(16, True, 2000.0, (8, 16), 1)
 CONFIGS = (
     BatcherConfig(16, True, 0.0, (), 1),
@@ -71,16 +72,21 @@ ROUNDS = 3
 class Bench:
     """One model of one sandbox: loads it with a configuration, sends load, reads what the server counted."""
 
-    def __init__(self, sandbox: Sandbox, seconds: float) -> None:
+    def __init__(self, sandbox: Sandbox, seconds: float, slower: float) -> None:
         self._server = Server("bench", sandbox.http_url, sandbox.metrics_url)
         self._transport = Transport(self._server, timeout_seconds=10.0)
         self._seconds = seconds
+        self._slower = slower
 
     def load(self, config: BatcherConfig) -> None:
         """Load with an override of the whole effective configuration."""
-        raw = json.dumps(overridden(self._config().raw, config))
+        raw = json.dumps(overridden(self._config().raw, config, self._costs))
         url = f"{self._server.http_url}/v2/repository/models/{MODEL}/load"
         requests.post(url, json={"parameters": {"config": raw}}, timeout=60).raise_for_status()
+
+    @property
+    def _costs(self) -> dict[str, dict[str, str]]:
+        return {name: {"string_value": f"{cost * self._slower:.0f}"} for name, cost in COSTS_US.items()}
 
     def measure(self, plan: LoadPlan) -> Measured:
         """Send one load in rounds; the median of each figure: another program's burst is no measurement."""
@@ -108,10 +114,13 @@ class Bench:
         return parse_config(requests.get(url, timeout=10).json())
 
 
-def overridden(raw: Mapping[str, Any], config: BatcherConfig) -> dict[str, Any]:
-    """A whole configuration with another way to form batches."""
+def overridden(
+    raw: Mapping[str, Any], config: BatcherConfig, costs: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """A whole configuration with another way to form batches and other costs."""
     changed = {key: value for key, value in raw.items() if key != "dynamic_batching"}
     changed["max_batch_size"] = config.max_batch_size
+    changed["parameters"] = dict(costs)
     changed["instance_group"] = [{"count": config.instances, "kind": "KIND_CPU"}]
     if config.dynamic:
         changed["dynamic_batching"] = {
@@ -141,12 +150,17 @@ def _compute_us(row: ModelStatistics) -> float:
     return sum(one.mean_us * one.executions for one in size_times(row.batches))
 
 
-def plans() -> dict[str, LoadPlan]:
+def plans(slower: float) -> dict[str, LoadPlan]:
     """The two loads each configuration is measured under."""
     return {
         "clients": LoadPlan(Loop.CLOSED, CLIENTS),
-        "random arrivals": LoadPlan(Loop.OPEN, 128, RATE_PER_SECOND),
+        "random arrivals": LoadPlan(Loop.OPEN, 128, RATE_PER_SECOND / slower),
     }
+
+
+def delayed(config: BatcherConfig, slower: float) -> BatcherConfig:
+    """The same with its delay in proportion."""
+    return replace(config, delay_us=config.delay_us * slower)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -159,14 +173,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="length of each of the three rounds of a load (%(default)s)",
     )
     parser.add_argument("--limit", type=float, default=0.15, help="median error allowed (%(default)s)")
+    parser.add_argument(
+        "--slower", type=float, default=1.0,
+        help="costs and delays times this, rates divided by it, on a busy machine (%(default)s)",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
+    slower = options.slower
     sandbox_options = SandboxOptions(
         http_port=0, grpc_port=0, metrics_port=0, models=(MODEL,), simulated_gpu=False
     )
     with Sandbox(sandbox_options) as sandbox:
-        bench = Bench(sandbox, options.seconds)
-        learnt = learn(bench)
-        rows = [row for config in CONFIGS for row in compare(bench, config, learnt)]
+        bench = Bench(sandbox, options.seconds, slower)
+        bench.load(delayed(BASELINE, slower))
+        learnt = learn(bench, slower)
+        rows = [row for config in CONFIGS for row in compare(bench, delayed(config, slower), learnt, slower)]
     return summary(rows, options.limit)
 
 
@@ -179,16 +199,17 @@ class Learnt:
     think_us: float
 
 
-def learn(bench: Bench) -> Learnt:
+def learn(bench: Bench, slower: float) -> Learnt:
     """From the statistics under the configuration of the file alone."""
-    open_loops = {rate: bench.measure(LoadPlan(Loop.OPEN, 128, rate)) for rate in LEARNING_RATES}
+    rates = [rate / slower for rate in LEARNING_RATES]
+    open_loops = {rate: bench.measure(LoadPlan(Loop.OPEN, 128, rate)) for rate in rates}
     closed = bench.measure(LoadPlan(Loop.CLOSED, CLIENTS))
     time = fit_batch_time(size_times(bench.statistics().batches))
     if time is None:
         raise SystemExit("Too few batch sizes were executed: nothing can be fitted.")
     # What else keeps requests waiting on a busy machine comes on top of it: the least is nearest to it.
     handover = min(
-        handover_us(time, BASELINE, Arrivals(rate_per_second=rate), row.queue_us_mean)
+        handover_us(time, delayed(BASELINE, slower), Arrivals(rate_per_second=rate), row.queue_us_mean)
         for rate, row in open_loops.items()
     )
     # Little's law: the clients of a closed loop are either inside the server or on their way.
@@ -206,15 +227,15 @@ def learn(bench: Bench) -> Learnt:
     return Learnt(time, handover, think_us)
 
 
-def compare(bench: Bench, config: BatcherConfig, learnt: Learnt) -> list[dict[str, Any]]:
+def compare(bench: Bench, config: BatcherConfig, learnt: Learnt, slower: float) -> list[dict[str, Any]]:
     """Predict one configuration, then load and measure it, under both loads."""
     bench.load(config)
     rows = []
-    for name, plan in plans().items():
+    for name, plan in plans(slower).items():
         arrivals = (
             Arrivals(clients=CLIENTS, think_us=learnt.think_us)
             if plan.loop is Loop.CLOSED
-            else Arrivals(rate_per_second=RATE_PER_SECOND)
+            else Arrivals(rate_per_second=plan.rate_per_second)
         )
         predicted = simulate(learnt.time, config, arrivals, handover_us=learnt.handover_us)
         measured = bench.measure(plan)

@@ -30,6 +30,10 @@ LEAST_QUEUE_SHARE = 0.25
 """With less of its time in the queue a model gains nothing worth an instance."""
 THINK_US = 1000.0
 """Assumed between an answer and the client's next request reaching the queue, where clients wait."""
+GROUPS = (2, 3, 4, 6, 8, 12, 16)
+"""How many requests may come at once, tried in turn."""
+_LARGER_BATCH_RATIO = 1.2
+_GROUPS_PER_BATCH = 2
 DELAYS_US = (0.0, 500.0, 2000.0, 5000.0, 10_000.0)
 _REQUESTS = 1500
 
@@ -131,10 +135,9 @@ def advise(time: BatchTime, now: BatcherConfig, observed: Observed) -> Advice:
     """The advice for one model. ValueError without requests: there is nothing to improve."""
     if observed.requests_per_second <= 0:
         raise ValueError("no requests were counted: advice rests on traffic")
-    described = min(
-        (_described(time, now, arrivals, observed) for arrivals in _hypotheses(observed)),
-        key=lambda one: one.mismatch,
-    )
+    plain = [_described(time, now, arrivals, observed) for arrivals in _hypotheses(observed)]
+    grouped = _in_groups(time, now, observed, plain[0].outcome.batch_size_mean)
+    described = min((*plain, *grouped), key=lambda one: one.mismatch)
     error = None
     if observed.queue_us_mean > 0:
         error = abs(described.outcome.queue_us_mean - observed.queue_us_mean) / observed.queue_us_mean
@@ -174,8 +177,35 @@ def _hypotheses(observed: Observed) -> Iterator[Arrivals]:
         yield Arrivals(clients=clients, think_us=THINK_US, rows=rows)
 
 
+def _in_groups(
+    time: BatchTime, now: BatcherConfig, observed: Observed, single_batch: float
+) -> Iterator[_Described]:
+    """Random arrivals of several at once, where batches are larger than single arrivals would make them."""
+    rows, size = max(1, round(observed.rows)), observed.batch_size_mean
+    if size is None or not now.dynamic or size < _LARGER_BATCH_RATIO * single_batch:
+        return
+    options = [
+        _tried(
+            time,
+            now,
+            Arrivals(rate_per_second=observed.requests_per_second, rows=rows, group=group),
+            observed,
+        )
+        for group in GROUPS
+        if group * rows <= _GROUPS_PER_BATCH * now.max_batch_size
+    ]
+    if options:
+        yield _described(time, now, min(options, key=lambda one: one.mismatch).arrivals, observed)
+
+
 def _described(time: BatchTime, now: BatcherConfig, arrivals: Arrivals, observed: Observed) -> _Described:
     handover = handover_us(time, now, arrivals, observed.queue_us_mean)
+    return _tried(time, now, arrivals, observed, handover)
+
+
+def _tried(
+    time: BatchTime, now: BatcherConfig, arrivals: Arrivals, observed: Observed, handover: float = 0.0
+) -> _Described:
     outcome = simulate(time, now, arrivals, handover_us=handover, requests=_REQUESTS)
     mismatch = 0.0 if outcome.stable else float("inf")
     pairs = (

@@ -60,6 +60,8 @@ class Arrivals:
     clients: int | None = None
     think_us: float = 0.0
     rows: int = 1
+    group: int = 1
+    """Random arrivals come so many at once on average (1 to twice as many, less one)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,15 +236,23 @@ class _Run:
         while self._events and len(self._done) < self._wanted:
             now, _, kind, what = heapq.heappop(self._events)
             if kind == "arrival" and isinstance(what, int):
-                self._batcher.arrive(now, what)
-                if self._arrivals.rate_per_second is not None:
-                    self._send(now + self._random.expovariate(self._arrivals.rate_per_second), what)
+                self._arrive(now, what)
             elif kind == "start":
                 self._start(now)
             elif kind == "end" and isinstance(what, _Payload):
                 self._end(now, what)
             self._work(now)
         return self._counted()
+
+    def _arrive(self, now: float, client: int) -> None:
+        self._batcher.arrive(now, client)
+        if self._arrivals.rate_per_second is None:
+            return
+        for _ in range(self._random.randrange(2 * self._arrivals.group - 1)):
+            self._batcher.arrive(now, client)
+            self._sent += 1
+        groups_per_second = self._arrivals.rate_per_second / self._arrivals.group
+        self._send(now + self._random.expovariate(groups_per_second), client)
 
     def _begin(self) -> None:
         if self._arrivals.clients is None:

@@ -145,7 +145,7 @@ def _process(inputs: ServerMemoryInputs, facts: ModelFacts) -> Iterator[tuple[st
         smallest = processes.smallest_stub()
         if smallest is not None and smallest.private_bytes and smallest.model != facts.key.name:
             own = sum(private) - len(private) * smallest.private_bytes
-            words += f", {human(own, Unit.BYTES)} above the smallest one"
+            words += f", {human(own, Unit.BYTES)} more than the smallest"
             detail += (
                 f"\nThe smallest Python model of this server is {smallest.model} with "
                 f"{human(smallest.private_bytes, Unit.BYTES)} a process: little more than an interpreter."

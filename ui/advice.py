@@ -98,7 +98,7 @@ def _described(advice: Advice) -> Html:
     traffic = (
         f"about {arrivals.clients} clients that wait for their answers"
         if arrivals.clients is not None
-        else f"random arrivals, {human(arrivals.rate_per_second, Unit.PER_SECOND)}"
+        else f"random arrivals{_grouped(arrivals.group)}, {human(arrivals.rate_per_second, Unit.PER_SECOND)}"
     )
     queue = human(advice.observed.queue_us_mean, Unit.US)
     simulated = human(advice.described.queue_us_mean, Unit.US)
@@ -107,6 +107,10 @@ def _described(advice: Advice) -> Html:
         class_="ts-faint",
         data_tip="Assumed: requests alike, none refused, instances do not slow each other down.",
     )
+
+
+def _grouped(group: int) -> str:
+    return f" of about {group} at once" if group > 1 else ""
 
 
 def _proposals(advice: Advice, view: View, facts: ModelFacts) -> list[Html]:

@@ -10,6 +10,7 @@ from history.memory_changes import ReloadGrowth
 from signals.memory import DeviceMemory
 from signals.report import GpuSignals, ServerSignals
 from telemetry.facts import ModelState
+from telemetry.memory import CPU
 from telemetry.scrape import Source
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.empty import empty_state, nobody_answers, reasons, silent
@@ -306,6 +307,7 @@ def growth(found: Sequence[ReloadGrowth], view: View) -> Html | None:
 
 
 def growth_words(one: ReloadGrowth) -> str:
-    """`217 MiB after the first of 4 loads, 367 MiB now (CPU)`."""
+    """`217 MiB after the first of 4 loads, 367 MiB now (on the machine)`."""
+    where = "on the machine" if one.device == CPU else one.device
     first, last = human(one.first_bytes, Unit.BYTES), human(one.last_bytes, Unit.BYTES)
-    return f"{first} after the first of {one.loads} loads, {last} now ({one.device})"
+    return f"{first} after the first of {one.loads} loads, {last} now ({where})"

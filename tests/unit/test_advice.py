@@ -63,6 +63,14 @@ def test_a_model_that_waits_out_its_delay_for_nobody_is_told_to_stop() -> None:
     assert "max_queue_delay_microseconds: 500" in config_lines(best.config, slow)
 
 
+def test_requests_that_come_several_at_once_are_recognised() -> None:
+    advice = advise(TIME, BATCHING, observed(BATCHING, Arrivals(rate_per_second=40.0, group=4)))
+    assert not advice.saturated and advice.arrivals.group in (3, 4, 6)
+    assert advice.model_error_ratio is not None and advice.model_error_ratio < 0.15
+    single = advise(TIME, BATCHING, observed(BATCHING, Arrivals(rate_per_second=40.0)))
+    assert single.arrivals.group == 1
+
+
 def test_a_model_that_hardly_waits_is_left_alone() -> None:
     quick = replace(BATCHING, delay_us=0.0)
     assert advise(TIME, quick, observed(quick, Arrivals(rate_per_second=5.0))).proposals == ()

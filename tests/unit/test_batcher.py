@@ -79,6 +79,13 @@ def test_requests_of_several_rows_fill_batches_sooner() -> None:
     assert found.requests_per_second == pytest.approx(4e6 / 12_000, rel=0.01)
 
 
+def test_arrivals_in_groups_keep_their_rate_and_fill_batches() -> None:
+    found = simulate(TIME, BATCHING, Arrivals(rate_per_second=50.0, group=4), requests=8000)
+    assert found.requests_per_second == pytest.approx(50, rel=0.1)
+    # 1 to 7 at once, seldom two groups within the delay: about four in an execution.
+    assert found.batch_size_mean == pytest.approx(4.4, rel=0.15)
+
+
 def test_the_same_question_has_the_same_answer() -> None:
     arrivals = Arrivals(rate_per_second=300.0)
     assert simulate(TIME, BATCHING, arrivals) == simulate(TIME, BATCHING, arrivals)

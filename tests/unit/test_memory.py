@@ -130,7 +130,7 @@ def test_processes_tell_each_python_model_on_the_card_and_on_the_machine() -> No
         ("large", 440 * 2**20),
         ("small", 20 * 2**20),
     ]
-    assert own.models[0].shown.words == "2 processes, 400 MiB above the smallest one"
+    assert own.models[0].shown.words == "2 processes, 400 MiB more than the smallest"
     assert own.models[1].shown.words == "1 process"
     assert [(part.name, part.bytes) for part in own.others] == [("tritonserver", 50 * 2**20)]
 
