@@ -112,14 +112,17 @@ def _value(value: object) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def durable_lines(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+def durable_lines(
+    before: Mapping[str, Any], wanted: Mapping[str, Any], drifted: Iterable[FieldChange] = ()
+) -> str:
     """What to write into config.pbtxt so that the change outlives a restart; "" without a difference.
 
     A block is written whole, without what is Triton's default; a block to be removed is a comment.
+    `drifted` are the fields in which `before` already differs from the file: their lines are needed as well.
     """
-    fields = dict.fromkeys(
-        change.path.partition(".")[0].partition("[")[0] for change in changes_between(before, wanted)
-    )
+    made = changes_between(before, wanted)
+    changes = (*made, *drifted) if made else ()
+    fields = dict.fromkeys(change.path.partition(".")[0].partition("[")[0] for change in changes)
     return "\n".join(_durable(name, wanted) for name in fields if name in _PUBLIC)
 
 

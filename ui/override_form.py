@@ -10,7 +10,7 @@ import streamlit as st
 import runtime
 from control.config_diff import FieldChange, changes_between, durable_lines
 from control.override import Override, override_config
-from history.drift import KnownFrom
+from history.drift import Drift, KnownFrom
 from telemetry.actions import Action, ActionKind
 from telemetry.config_diff import shown
 from telemetry.errors import InvalidRequest, TritonscopeError
@@ -44,8 +44,9 @@ def override_form(asked: Asked) -> None:
         refusal = "" if changes_between(running.raw, wanted) else "Change a field first."
     except InvalidRequest as error:
         changes, wanted, refusal = Override(), running.raw, error.sentence
-    panel(_difference(asked, running, wanted, refusal), key="difference")
-    lines = durable_lines(running.raw, wanted)
+    drift = runtime.current().drifts.of(asked.server, asked.model, running)
+    panel(_difference(asked, running, wanted, refusal, drift), key="difference")
+    lines = durable_lines(running.raw, wanted, drift.changes if drift is not None else ())
     if lines:
         st.caption(f"{_LOST} To make it last, write into config.pbtxt:")
         st.code(lines, language="protobuf")
@@ -76,9 +77,10 @@ def _running(asked: Asked) -> ModelConfig | str:
     return config
 
 
-def _difference(asked: Asked, running: ModelConfig, wanted: Mapping[str, Any], refusal: str) -> Html:
+def _difference(
+    asked: Asked, running: ModelConfig, wanted: Mapping[str, Any], refusal: str, drift: Drift | None
+) -> Html:
     made = {change.path: change for change in changes_between(running.raw, wanted)}
-    drift = runtime.current().drifts.of(asked.server, asked.model, running)
     from_file = {change.path: change.before for change in drift.changes} if drift else {}
     paths = [*made, *(path for path in from_file if path not in made)]
     rows = [_row(path, made.get(path), from_file, running.raw) for path in paths]
@@ -91,7 +93,7 @@ def _difference(asked: Asked, running: ModelConfig, wanted: Mapping[str, Any], r
     return div(
         said if refusal and refusal != "Change a field first." else None,
         table if rows else None,
-        div(_source(asked, drift is None), class_="ts-faint", style="margin-top:.35rem"),
+        div(_source(asked, drift), class_="ts-faint", style="margin-top:.35rem"),
     )
 
 
@@ -106,7 +108,8 @@ def _row(
         else span("as it is", class_="ts-faint")
     )
     name = (change or FieldChange(path, None, None)).name
-    return tag("tr", tag("td", name), tag("td", shown(file)), tag("td", shown(now)), tag("td", wish))
+    cells = [tag("td", shown(file)), tag("td", shown(now)), tag("td", wish)]
+    return tag("tr", tag("td", name, style="overflow-wrap:anywhere;white-space:normal"), cells)
 
 
 def _at(config: Mapping[str, Any], path: str) -> object:
@@ -119,20 +122,12 @@ def _at(config: Mapping[str, Any], path: str) -> object:
     return place
 
 
-def _source(asked: Asked, same: bool) -> str:
+def _source(asked: Asked, drift: Drift | None) -> str:
     """Where the column of the file comes from."""
-    process = runtime.current()
-    if process.files.config_text(asked.server, asked.model) is not None:
-        return "Its file is the config.pbtxt in the sandbox's repository." + (
-            " It runs as it says." if same else ""
-        )
-    drift = None if same else process.drifts.of(asked.server, asked.model, _config(asked))
+    if runtime.current().files.config_text(asked.server, asked.model) is not None:
+        same = " It runs as it says." if drift is None else ""
+        return f"Its file is the config.pbtxt in the sandbox's repository.{same}"
     known = "those from before the override, by the journal"
     if drift is None or drift.source is not KnownFrom.JOURNAL:
         known = "taken to be what ran when the app first saw the model"
     return f"Its file cannot be read from here: its values are {known}."
-
-
-def _config(asked: Asked) -> ModelConfig | None:
-    kept = st.session_state.get(_RUNNING)
-    return kept[1] if kept is not None and isinstance(kept[1], ModelConfig) else None

@@ -18,7 +18,7 @@ from control.override import (
     check_override,
     override_config,
 )
-from telemetry.config_diff import changes_between, durable_lines, in_words, journal_parameters
+from telemetry.config_diff import FieldChange, changes_between, durable_lines, in_words, journal_parameters
 from telemetry.errors import InvalidRequest
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "small_repo" / "config_fast_add.json"
@@ -216,6 +216,13 @@ def test_the_difference_in_words_in_lines_and_in_the_journal(running: dict[str, 
         "]\n"
         "max_batch_size: 4"
     )
+    # What an earlier override changed must be written as well, or the file would not give what runs.
+    drifted = (FieldChange("instance_group[0].count", 1, 2),)
+    again = override_config(running, Override(max_batch_size=16))
+    assert durable_lines(running, again, drifted) == (
+        "max_batch_size: 16\ninstance_group [\n  { count: 2 kind: KIND_CPU }\n]"
+    )
+    assert durable_lines(running, running, drifted) == ""
     off = override_config(running, Override(dynamic_batching=False))
     assert durable_lines(running, off) == "# remove the block dynamic_batching"
     told = journal_parameters(running, wanted | {"parameters": {"token": {"string_value": "secret"}}})
