@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 
 import pytest
 import streamlit as st
 
+import runtime
 from collectors.config import parse_config
+from collectors.repository import index_samples
 from control.performer import Course
 from control.policy import CONTROL_REFUSED, NONE_OR_POLL
 from telemetry.access import LOCAL, Identity
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import AlreadyRunning
+from telemetry.facts import IndexEntry, ModelState
+from telemetry.identity import Server
+from telemetry.scrape import Scrape, Source
 from tests.pages.write_side import ConfigsOnly, NotingControl, install, open_page, panel, recorded
 from ui import confirm, repository
 from ui.view import View
@@ -331,7 +337,16 @@ def test_drift_known_from_the_journal_is_marked_with_the_way_back() -> None:
 def test_replicas_are_named_and_done_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     control = install()
     control.answers = done
-    monkeypatch.setattr("ui.confirm_facts.replicas", lambda asked: ("triton", ["lab", "lab-2"]))
+    process = runtime.current()
+    servers = tuple(
+        Server(name, "http://127.0.0.1:9", "http://127.0.0.1:9/metrics", control=True, workload=workload)
+        for name, workload in (("lab", "triton"), ("lab-2", "triton"), ("lab-3", "triton"), ("b", "other"))
+    )
+    monkeypatch.setattr(type(process), "servers", property(lambda self: servers))
+    index = (IndexEntry("fast_add", "1", ModelState.READY),)
+    # lab-3 is of the workload too, and does not have the model.
+    for name in ("lab-2", "b"):
+        process.accept(Scrape(name, Source.INDEX, time.time(), 0.01, index_samples(index), index))
     page = open_page("repository", do="reload", on="lab", what="fast_add")
     where = page.radio(key="question_where")
     assert where.options == ["On lab only", "On all 2 replicas of triton: lab, lab-2"]
