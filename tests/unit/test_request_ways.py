@@ -1,4 +1,4 @@
-"""The ways of a request without a server: what each can carry, steps of a sequence, gRPC's errors in words."""
+"""The ways of a request without a server: what each can carry, sequences, gRPC's errors in words."""
 
 from __future__ import annotations
 
