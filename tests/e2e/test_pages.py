@@ -15,6 +15,7 @@ PAGES = {
     "": "models loaded",
     "model": "req/s",
     "gpu": "simulated",
+    "capacity": "are free",
     "repository": "models are loaded",
     "test_request": "Ask",
     "load_runs": "Measure",
