@@ -18,15 +18,16 @@ from experiments.arms import Arm, arm_configs, words_of
 from experiments.measure import Measurement
 from experiments.plan import LoadPlan
 from experiments.report import RunKind
-from experiments.session import Session, Wanted, work_of
-from experiments.way_back import WayBack
+from experiments.session import Session, Wanted, rest, work_of
+from experiments.way_back import PAUSE_SECONDS, WayBack
 from telemetry.access import Identity
-from telemetry.actions import Action, ActionKind, Conclusion, Outcome
-from telemetry.errors import ActionFailed, NotAllowed, TritonscopeError
+from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
+from telemetry.errors import ActionFailed, AlreadyRunning, NotAllowed, TritonscopeError
 from telemetry.facts import ModelConfig
 from telemetry.units import Unit, human, significant
 
 _WARM_UP_AT_LEAST_SECONDS = 0.5
+_ARM_TRIES = 5
 
 
 def comparison_work(wanted: Wanted, plan: LoadPlan, arms: Sequence[Arm], by: Identity) -> Work:
@@ -139,10 +140,22 @@ class _Comparison:
         if not changes_between(raw_config(self._read()), config):
             return
         self._way_back.changed = True
-        action = Action(ActionKind.OVERRIDE, self._server, self._model, why=why, config=config)
-        record = self._control.perform(action, by=self._by).wait()
+        record = self._override(config, why)
         if record.outcome is not Outcome.DONE:
             raise ActionFailed(record.sentence, detail=record.detail)
+
+    def _override(self, config: Mapping[str, Any], why: str) -> Record:
+        """The load itself; a refusal of the moment (somebody acts on the model) is waited out."""
+        tries = 0
+        while True:
+            action = Action(ActionKind.OVERRIDE, self._server, self._model, why=why, config=config)
+            try:
+                return self._control.perform(action, by=self._by).wait()
+            except (AlreadyRunning, NotAllowed):
+                tries += 1
+                if tries >= _ARM_TRIES or self._session.stopping:
+                    raise
+                rest(PAUSE_SECONDS, lambda: self._session.stopping)
 
     def _read(self) -> ModelConfig:
         return self._control.reader.config(self._server, self._model)

@@ -15,7 +15,7 @@ from control.facade import Control
 from control.inference import InferenceRequest, Reply, Tensor
 from control.override import Override
 from control.performer import Course, Job, Work
-from experiments import server_side, session, way_back
+from experiments import comparison, server_side, session, way_back
 from experiments.arms import Arm, batching_arms, delay_arms, instance_arms, preferred_arms, words_of
 from experiments.comparison import comparison_work
 from experiments.figures import LoadFigures
@@ -116,6 +116,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "infer", lambda server, config, request: Reply("alpha", "1", (), 1.0))
     monkeypatch.setattr(session, "rest", lambda seconds, stopping: None)
     monkeypatch.setattr(server_side, "COUNTED_WITHIN_SECONDS", 0.0)
+    monkeypatch.setattr(comparison, "rest", lambda seconds, stopping: None)
     monkeypatch.setattr(way_back, "rest", lambda seconds, stopping: None)
 
 
@@ -215,6 +216,18 @@ def test_a_model_that_somebody_took_out_of_service_is_left_so(bench: Bench) -> N
     assert not bench.server.loaded
     assert "Somebody unloaded alpha meanwhile: its next load takes the files." in job.result.notes
     assert bench.journal.open_restorations() == ()
+
+
+def test_an_arm_waits_for_a_model_that_is_busy_for_a_moment(bench: Bench) -> None:
+    bench.busy = 3
+    report = compare(bench, two_arms(bench)).result
+    assert isinstance(report, RunReport) and report.complete
+    bench.busy = 5
+    report = compare(bench, two_arms(bench)).result
+    assert isinstance(report, RunReport)
+    assert report.notes[0].startswith(
+        "batching off could not be loaded and was not measured: Already running"
+    )
 
 
 def test_what_cannot_be_put_back_is_said_and_stays_open_in_the_journal(bench: Bench) -> None:
