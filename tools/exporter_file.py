@@ -36,12 +36,13 @@ python -m collectors.exporter [--address 127.0.0.1] [--port 9105] [--raw-batch-s
 ```
 
 The servers are those of the settings (`TRITONSCOPE_URL`, `TRITONSCOPE_SERVERS` or `tritonscope.yml`, see
-[settings.md](settings.md)), with their headers and certificates. A request names a server by its id; an address in
-a request is never asked.
+[settings.md](settings.md)) and those found where `discovery:` says ([servers.md](servers.md)), with their headers and
+certificates; they come and go while it runs. A request names a server by its id; an address in a request is never
+asked.
 
 | address | what it answers |
 |---|---|
-| `/probe?target=ID` | the page about one configured server; 404 for any other, with the ids it knows |
+| `/probe?target=ID` | the page about one server; 404 for any other, with the ids it knows |
 | `/metrics` | with exactly one server configured: the page about it and about the exporter (a sidecar). With several: the exporter alone, and a line that points to `/probe` |
 | `/healthz` | `{{"status": "ok", "servers": [ids]}}` |
 
@@ -69,7 +70,8 @@ still to come.
   static_configs: [*triton]
   relabel_configs:
     - {{source_labels: [__address__], target_label: instance}}
-    - {{source_labels: [__server], target_label: __param_target}}
+    - {{source_labels: [__address__], target_label: __param_target}}   # the id of a target that has no other
+    - {{source_labels: [__server], regex: (.+), target_label: __param_target}}
     - {{target_label: __address__, replacement: "exporter:9105"}}
 ```
 
