@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from collectors.exporter_families import Options, families
 from collectors.exporter_http import page_text
 from collectors.exporter_reading import Target
+from collectors.weights import WeightReader
 from history.memory_changes import BeforeAfter, reload_growth
 from runtime import Runtime
 from sandbox import Sandbox, SandboxOptions
@@ -174,3 +177,15 @@ def test_a_server_elsewhere_has_no_processes_here() -> None:
     target = Target(Server("far", "http://192.0.2.1:8000", None))
     assert target.read(0.5).processes is None
     target.close()
+
+
+def test_weights_are_the_files_of_a_version_that_are_no_code(tmp_path: Path) -> None:
+    version = tmp_path / "models" / "net" / "3"
+    (version / "parts").mkdir(parents=True)
+    (version / "model.onnx").write_bytes(b"w" * 1000)
+    (version / "parts" / "rest.bin").write_bytes(b"w" * 500)
+    (version / "model.py").write_text("code")
+    (tmp_path / "models" / "code_only" / "1").mkdir(parents=True)
+    (tmp_path / "models" / "code_only" / "1" / "model.py").write_text("code")
+    arguments = ["tritonserver", f"--model-repository={tmp_path / 'models'}"]
+    assert WeightReader().read(os.getpid(), arguments) == {("net", "3"): 1500}

@@ -21,6 +21,7 @@ from collectors.processes import (
     parse_stat,
     parse_stub,
 )
+from collectors.weights import repositories
 from telemetry.identity import Server
 from telemetry.memory import GpuCard, GpuTenant, ServerProcesses, StubProcess
 
@@ -239,3 +240,10 @@ def test_cards_as_nvml_tells_them() -> None:
 
 def test_without_a_driver_nvml_says_why() -> None:
     assert read_cards(Nvml(refuses=True)) == ((), "NVML cannot be used here: Driver Not Loaded")
+
+
+def test_repositories_on_a_command_line() -> None:
+    arguments = ["tritonserver", "--model-repository=/m/one", "--model-store", "/m/two", "--id=x"]
+    assert repositories(arguments) == ("/m/one", "/m/two")
+    # What lies in an object store cannot be read here.
+    assert repositories(["tritonserver", "--model-repository=s3://bucket/models"]) == ()
