@@ -39,7 +39,8 @@ ACCESS_KEYS: dict[str, str] = {
     "`groups` and `password` (a role). They replace the general ones on that server: whoever is not named "
     "there does not see it",
     "session_hours": "after this time one must sign in again; default: 12",
-    "metrics": "who may read the app's own /metrics: `open` (default) or `view`: only who sees every server",
+    "metrics": "who may read the app's own /metrics: `open`, or `view`: only who sees every server; default: "
+    "`open`, where everybody must sign in `view`",
     "public_url": "address people open the app at, where a proxy stands before it; https: Secure cookies",
     "oidc": "single sign-on with OpenID Connect, see below",
     "proxy": "a proxy before the app that signs people in, see below",
@@ -147,7 +148,7 @@ class _Entry:
             configured=True,
             sign_in_required=required,
             session_seconds=self._hours(values.get("session_hours")) * 3600.0,
-            metrics_open=self._metrics(values.get("metrics")),
+            metrics_open=self._metrics(values.get("metrics"), required),
             public_url=self._public_url(values.get("public_url")),
             oidc=oidc,
             proxy=proxy,
@@ -303,8 +304,8 @@ class _Entry:
             return 1.0
         return hours
 
-    def _metrics(self, node: Located | None) -> bool:
-        word = _text(node) if node is not None else "open"
+    def _metrics(self, node: Located | None, sign_in: bool) -> bool:
+        word = _text(node) if node is not None else "view" if sign_in else "open"
         if word not in ("open", "view"):
             self._note(node, "metrics must be `open` or `view`: view is used")
         return word == "open"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 import runtime
+from telemetry.access import Right
 from telemetry.actions import Action, ActionKind, new_token
 from telemetry.errors import TritonscopeError
 from ui import confirm_facts
@@ -58,7 +59,7 @@ def take_from_address() -> None:
         if name in st.query_params:
             del st.query_params[name]
     control = runtime.current().control
-    if wanted["do"] == ASK_AGAIN and control is not None:
+    if wanted["do"] == ASK_AGAIN and control is not None and me().may(Right.LOAD, wanted["on"]):
         control.server_restarted(wanted["on"])
     elif wanted["do"] in _KINDS and (wanted["what"] or wanted["do"] == ActionKind.LOG_LEVEL):
         _forget_inputs()

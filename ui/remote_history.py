@@ -16,6 +16,7 @@ from ui import filters
 from ui.format import counted
 from ui.html import Html, span
 from ui.person import me
+from ui.sight import sees_everything
 
 _READ_SECONDS = 1.5
 """How long a link to a server that nobody looked at before waits for its first figures."""
@@ -80,7 +81,7 @@ def line() -> Html | None:
     if remote is None:
         return None
     status = remote.status()
-    tip = _details(remote, status)
+    tip = _details(remote, status) if sees_everything() else ""
     if status.error:
         age = f" {human_duration(time.time() - status.answered_at)}" if status.answered_at is not None else ""
         words = f"Prometheus is silent{age}: only what this app remembers is shown"

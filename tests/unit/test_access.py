@@ -37,6 +37,7 @@ def test_everybody_must_sign_in(tmp_path: Path, word: str) -> None:
     settings = loaded(tmp_path, f"access:\n  anonymous: {word}{OIDC}")
     assert settings.access.sign_in_required
     assert settings.access.anonymous() == NOBODY
+    assert not settings.access.metrics_open, "until the settings open it for Prometheus"
     assert settings.access.signed_in("a@example.com", How.OIDC).on("any") == VIEWER
     assert settings.notices == ()
 
