@@ -72,6 +72,36 @@ def marked(chart: Locator) -> list[str]:
     return [word for text in told for word in re.findall(r"\b(?:un|re)?load\b", text)]
 
 
+def running_batch(stack: Stack) -> int:
+    """max_batch_size the server runs the model with."""
+    answer = requests.get(f"{stack.state()['http_url']}/v2/models/{MODEL}/config", timeout=10)
+    return int(answer.json()["max_batch_size"])
+
+
+def test_another_configuration_is_loaded_marked_and_reverted(app: Page, stack: Stack) -> None:
+    app.goto(f"{stack.app_url}/repository")
+    app.get_by_role("button", name=f"configure {MODEL}").first.click()
+    dialog = app.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"Load {MODEL} with another configuration")
+    yes = dialog.get_by_role("button", name="Load with these changes")
+    expect(yes).to_be_disabled()
+    field = dialog.get_by_role("spinbutton", name="max_batch_size")
+    field.fill("6")
+    field.press("Enter")
+    expect(dialog.get_by_role("row", name="max_batch_size 4 4 6")).to_be_visible()
+    expect(dialog.locator("code")).to_have_text("max_batch_size: 6")
+    yes.click()
+    expect(row(app, MODEL)).to_contain_text("drift", timeout=30_000)
+    assert running_batch(stack) == 6
+
+    app.get_by_role("button", name=f"revert {MODEL}").first.click()
+    expect(dialog).to_contain_text("max_batch_size 6 (its file: 4)")
+    dialog.get_by_role("button", name="Unload and load").click()
+    expect(row(app, MODEL)).not_to_contain_text("drift", timeout=30_000)
+    expect(row(app, MODEL)).to_contain_text("ready")
+    assert running_batch(stack) == 4
+
+
 def test_leaving_the_question_sends_nothing(app: Page, stack: Stack) -> None:
     app.goto(f"{stack.app_url}/repository")
     app.get_by_role("button", name=f"unload {MODEL}").first.click()
