@@ -70,7 +70,7 @@ def _draw(
     if pressed("save request") and prepared.request is not None:
         _save(store, prepared)
     name, go = st.columns([3, 2], vertical_alignment="bottom")
-    name.text_input("Name", key="saved name", placeholder="a name for the request above")
+    name.text_input("Name", key="saved name", placeholder="a name for the request of the form")
     go.button(
         "Save this request", key="save_request", on_click=press, args=("save request",), width="stretch",
         disabled=prepared.request is None,

@@ -66,10 +66,13 @@ def _request_page() -> None:
         )  # fmt: skip
         if test_request.pressed("send"):
             test_request.send(prepared)
-    with right:
-        job = test_request.job_of("test_job", key)
+    # Under the answer, which on a phone is to stand right under the button; in boxes of their own, so that a
+    # fold stays open whatever the answer draws.
+    answer_box, folds = right.container(), right.container()
+    job = test_request.job_of("test_job", key)
+    with answer_box:
         test_answer.answer(job, test_request.refused("test_job"), saved_requests.verdict)
-        # Under the answer: on a phone it is to stand right under the button.
+    with folds:
         request_code.section(prepared)
         if not refusal:
             saved_requests.section(key, config, prepared, job)
