@@ -18,9 +18,9 @@ from telemetry.errors import ControlError
 from telemetry.facts import ModelConfig
 from telemetry.identity import ModelKey
 from telemetry.units import Unit, human
+from ui import journal, test_request
 from ui import load_run_result as result
 from ui import load_run_tables as tables
-from ui import test_request
 from ui.empty import empty_state
 from ui.format import clock, utc
 from ui.html import div, span
@@ -66,7 +66,7 @@ def body(view: View, key: ModelKey, config: ModelConfig) -> None:
     """The form, below it the course and the result, at the end the runs of before."""
     way = choose_way()
     refusal = _refusal(key)
-    panel(div(way.answers, class_="ts-faint"), key="load_run_answers")
+    panel(div(way.answers, class_="ts-faint"), journal.banners(view), key="load_run_answers")
     order = way.form(config)
     with st.expander("The request that is sent, again and again"):
         prepared = test_request.form(key, config)

@@ -12,6 +12,7 @@ from streamlit.testing.v1.element_tree import Button
 
 import runtime
 from control.performer import Course
+from control.restoration import PendingRestoration, Restoration
 from control.server_split import ModelSplit
 from experiments.figures import CoursePoint, LoadFigures
 from experiments.load_process import LoadProgress
@@ -238,6 +239,16 @@ def test_a_server_without_a_limit_gets_no_load_runs(monkeypatch: pytest.MonkeyPa
     assert words(panel(page, "load_run_before")).startswith("Load runs on lab are off")
     assert "load_runs: {max_requests_per_second: 50}" in panel(page, "load_run_before")
     assert button(page, "Run the load").disabled
+
+
+def test_what_a_killed_comparison_left_is_said_where_comparisons_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    control = install()
+    what = Restoration("lab", "fast_add", None, "the comparison of 14:02 on fast_add")
+    pending = (PendingRestoration(7, what, 1.8e9, left_over=True),)
+    monkeypatch.setattr(control.journal, "open_restorations", lambda: pending)
+    shown = words(panel(opened("compare"), "load_run_answers"))
+    assert "LEFT OVER fast_add on lab must get back the configuration on disk" in shown
+    assert "the comparison of 14:02 on fast_add was not ended" in shown
 
 
 def test_kept_runs_are_listed_shown_again_and_compared() -> None:
