@@ -71,6 +71,10 @@ bench: setup ## Benchmarks: page reader, ring memory, report time, load generato
 trial: setup .tools/prometheus/.ready ## Five minutes of boards, rules and app on the real thing; prints the live difference per signal
 	TRIAL_SECONDS=300 $(PYTEST) -q tests/integration/test_trial.py
 
+.PHONY: bench-triage
+bench-triage: setup ## Every fault and healthy situation of the laboratory on the real server; one JSON line each
+	$(BIN)/python -m benchmarks.triage
+
 .PHONY: screenshots
 screenshots: setup $(VENV)/.browser ## Take every page's screenshots on the real sandbox into docs/screenshots/
 	$(BIN)/python -m tools.screenshots

@@ -93,9 +93,14 @@ def _sibling_difference(context: Context, key: ModelKey) -> tuple[str, str] | No
         return None
     for other in sorted(_siblings(context, key)):
         theirs = _config(context, other)
-        if theirs is not None and other < key and theirs.raw != mine.raw:
+        if theirs is not None and other < key and _settings(theirs) != _settings(mine):
             return other.server, config_difference(theirs, mine)
     return None
+
+
+def _settings(config: ModelConfig) -> dict[str, object]:
+    """Without parameters: what a model is told of its surroundings may differ from place to place."""
+    return {key: value for key, value in config.raw.items() if key != "parameters"}
 
 
 def _replica_config_differs(context: Context, key: ModelKey) -> Fact:

@@ -64,6 +64,17 @@ def _evidence(one: Evidence) -> str:
     return f"{one.label} {human(one.value, one.unit)}"
 
 
+def _change(finding: Finding) -> Html | None:
+    """The proposed setting, old and new, and its lines of config.pbtxt."""
+    change = finding.change
+    if change is None:
+        return None
+    return join(
+        tag("p", tag("b", change.setting), f": {change.old} → {change.new}, in config.pbtxt:"),
+        tag("pre", change.snippet, class_="ts-pre"),
+    )
+
+
 def _what_to_do(finding: Finding, filters: Filters) -> Html:
     follows = [tag("p", tag("b", "Follows from it: "), _sentence(one, filters)) for one in finding.follows]
     detail = tag("pre", finding.detail, class_="ts-pre") if finding.detail else None
@@ -71,7 +82,11 @@ def _what_to_do(finding: Finding, filters: Filters) -> Html:
         "details",
         tag("summary", "what to do"),
         tag("p", finding.remedy),
+        _change(finding),
+        tag("p", tag("b", "Affected: "), finding.affected) if finding.affected else None,
         tag("p", tag("b", "Impact: "), finding.impact) if finding.impact else None,
+        [tag("p", tag("b", "It is not "), one) for one in finding.excluded],
+        tag("p", tag("b", "Confidence: "), finding.confidence.value),
         follows,
         detail,
     )

@@ -1,1 +1,1 @@
-"""The fault laboratory: faults and healthy situations on the real server, and what triage must say of them."""
+"""The fault laboratory: faults and healthy situations on the real server, and what must be said of them."""

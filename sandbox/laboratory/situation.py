@@ -33,7 +33,8 @@ def nothing(lab: Lab) -> None:
 
 @dataclass(frozen=True)
 class Situation:
-    """`prepare` makes models and clients before the product watches; `begin` is the onset.
+    """`prepare` makes models and clients before the product watches; `lead_up` is what it sees before
+    `begin`, which is the onset.
 
     `first`: the rule that must be named first, `model` whom it must name ("" = a server). `also`: rules that
     may be found besides, because they are true as well. `servers` 0 = the one with the simulated GPU.
@@ -43,6 +44,7 @@ class Situation:
     kind: Kind
     text: str
     prepare: Callable[[Lab], None] = nothing
+    lead_up: Callable[[Lab], None] = nothing
     begin: Callable[[Lab], None] = nothing
     first: str = ""
     model: str = ""
@@ -100,6 +102,7 @@ def play(situation: Situation, servers: Servers, *, minutes: float) -> Outcome:
         situation.prepare(lab)
         lab.watch()
         _observe(lab, outcome, situation.calm_seconds, onset=None)
+        situation.lead_up(lab)
         onset = time.monotonic()
         situation.begin(lab)
         if situation.kind is Kind.FAULT:
