@@ -206,7 +206,10 @@ class Runtime(WithFigures):
         for one in change.went:
             self.ring.end(one.server.id, now)
             self.events.left(one.server.id, now, one.origin)
-            self._followup.forget(one.server.id)
+            for memory in (self._followup, self._configs, self._one_server):
+                memory.forget(one.server.id)
+            # Its control mode is not known any more either.
+            self._came_back(one.server.id)
         for server_id in change.forgotten:
             self.ring.forget(server_id)
         for one in (*change.came, *change.changed):

@@ -53,6 +53,12 @@ class ConfigBook:
         with self._lock:
             return self._known.get((server, model))
 
+    def forget(self, server: str) -> None:
+        """Who comes back under this id may be another process: what it runs is looked at anew."""
+        with self._lock:
+            self._not_ready.pop(server, None)
+            self._known = {row: known for row, known in self._known.items() if row[0] != server}
+
     def accept(self, scrape: Scrape) -> None:
         """Take the configurations and the states of one reading; other sources tell nothing."""
         payload = scrape.payload

@@ -48,6 +48,11 @@ class OneServer:
             elif scrape.source is Source.METRICS:
                 self._note_page(seen, scrape)
 
+    def forget(self, server: str) -> None:
+        """Nobody asks this server any more: who comes back under its id is looked at anew."""
+        with self._lock:
+            self._seen.pop(server, None)
+
     def doubt(self, server: str) -> str:
         """Why nobody knows which server the address leads to, "" if nothing speaks against one."""
         with self._lock:

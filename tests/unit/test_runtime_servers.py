@@ -144,6 +144,19 @@ def test_a_server_that_returns_goes_on_where_it_was_and_was_not_restarted(fleet:
     assert fleet.process.gone == {}
 
 
+def test_what_it_was_like_is_not_held_against_who_comes_back(fleet: Fleet) -> None:
+    fleet.lists("b:8002")
+    fleet.look()
+    for step in range(8):
+        # Two processes that answer in turn: their counters fall and are back.
+        fleet.reads(B, time.time() - 20 + step, f"b07_overload_t{1 - step % 2}.prom")
+    assert fleet.process._one_server.doubt(B)
+    fleet.lists()
+    fleet.look()
+    assert fleet.process._one_server.doubt(B) == ""
+    assert fleet.process._configs.known(B, "alpha") is None
+
+
 def test_after_an_hour_nothing_is_left_of_it(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.lists("b:8002")
     fleet.look()
