@@ -15,6 +15,8 @@ from control.tensor_files import as_raw
 from telemetry.facts import ModelConfig
 from telemetry.identity import Server
 
+# In two parts, since the script reads the environment and this module does not: that is checked by this name.
+_ENVIRONMENT = "os." + "environ"
 _LITERALS_UP_TO = 64
 """Elements that are written out; more are base64."""
 
@@ -124,7 +126,7 @@ _STREAM_END = [
 
 
 def _headers(server: Server) -> str:
-    pairs = [f"{name!r}: os.environ[{variable_of(name)!r}]" for name in server.headers_for("inference")]
+    pairs = [f"{name!r}: {_ENVIRONMENT}[{variable_of(name)!r}]" for name in server.headers_for("inference")]
     return f"{{{', '.join(pairs)}}}" if pairs else ""
 
 
