@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey
-from telemetry.reasons import reason_line
+from telemetry.load_errors import explain_reason, remedy_of
 from telemetry.units import Unit, human, human_duration
 from triage.finding import Severity
 from ui.drift import drift_badge
@@ -26,7 +26,8 @@ def answer_of(view: View, key: ModelKey) -> tuple[str, str]:
     facts = view.facts(key)
     name = key.label()
     if facts is not None and facts.failed:
-        return f"{name} failed to load: {reason_line(facts.reason)}.", "look"
+        why, remedy = explain_reason(facts.reason), remedy_of(facts.reason)
+        return f"{name} failed to load: {why}. {remedy}.", "look"
     if facts is not None and facts.state not in (None, ModelState.READY):
         return f"{name} is {STATES[facts.state][0]}.", "unknown"
     age = view.stale_seconds(key.server)
@@ -90,7 +91,7 @@ def facts_line(view: View, key: ModelKey) -> list[Child]:
         parts.append(span(batching_words(facts.config)) if facts.config is not None else None)
         parts.append(used_by(view, facts))
         if facts.state is ModelState.READY and facts.reason:
-            tip = f"The version before still serves. {reason_line(facts.reason)}"
+            tip = f"The version before still serves. {explain_reason(facts.reason)}"
             parts.append(span("update failed", class_="ts-badge ticket", data_tip=tip))
         parts.append(drift_badge(facts))
     return parts

@@ -11,8 +11,8 @@ from signals.memory import ModelHolding
 from signals.report import ModelSignals
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey
+from telemetry.load_errors import explain_reason
 from telemetry.memory import CPU
-from telemetry.reasons import reason_line
 from telemetry.scrape import FloatArray
 from telemetry.units import human_duration
 from triage.burn import Burn
@@ -172,7 +172,7 @@ def _row(
         state=word,
         state_class=class_,
         severity=None if harm is None else harm[1],
-        reason=reason_line(facts.reason) if facts is not None and facts.reason != "unloaded" else "",
+        reason=explain_reason(facts.reason) if facts is not None and facts.reason != "unloaded" else "",
         facts=facts,
         figures=figures,
         stale=stale,

@@ -49,8 +49,7 @@ def test_a_row_shows_what_the_server_reported_with_its_units(open_page) -> None:
     assert rows["slow_addv1"][3] == "933 ms"
     assert rows["needs_onnxv1"] == [
         "failed to load",
-        "unable to find backend library for backend &#x27;onnxruntime&#x27;, try specifying runtime on the "
-        "model configuration",
+        "the server has no backend &#x27;onnxruntime&#x27;",
     ]
 
 
