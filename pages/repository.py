@@ -8,7 +8,7 @@ from ui.header import header
 from ui.html import link
 from ui.live import live
 from ui.panel import panel
-from ui.security_notes import security_notes
+from ui.security_notes import restricted_banners, security_notes
 from ui.view import View
 
 shell.guard()
@@ -17,7 +17,8 @@ shell.guard()
 def answer() -> None:
     view = View.take()
     header(view, *repository.answer(view))
-    panel(repository.banners(view), journal.banners(view), repository.told(), key="banners")
+    said = (repository.banners(view), restricted_banners(view), journal.banners(view), repository.told())
+    panel(*said, key="banners")
 
 
 def models() -> None:

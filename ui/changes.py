@@ -11,6 +11,7 @@ from triage.context import ServerCoverage
 from ui.format import counted, moment
 from ui.html import Html, join, span, tag
 from ui.memory_view import devices
+from ui.security_notes import restricted
 from ui.view import View
 
 LAST_SECONDS = 3600.0
@@ -68,7 +69,13 @@ def _seen(view: View) -> Html | str:
 
 def _failed(one: ServerCoverage) -> list[Html]:
     return [
-        span(f"{one.server}: no {source.value}", class_="ts-warn", data_tip=sentence)
+        span(
+            f"{one.server}: {source.value} restricted"
+            if restricted(one.server, source)
+            else f"{one.server}: no {source.value}",
+            class_="ts-warn",
+            data_tip=sentence,
+        )
         for source, sentence in one.failed_sources.items()
     ]
 

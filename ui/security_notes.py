@@ -4,10 +4,32 @@ from __future__ import annotations
 
 import runtime
 from telemetry.advisories import advisories
+from telemetry.errors import Restricted
 from telemetry.scrape import Source
 from ui.format import counted
-from ui.html import Html, div, tag
+from ui.html import Html, div, span, tag
 from ui.view import View
+
+
+def restricted(server: str, source: Source) -> str:
+    """Why this source of a server could not be read just now if its API wants a key; "" otherwise."""
+    scrape = runtime.current().ring.latest(server, source)
+    error = scrape.error if scrape is not None else None
+    return error.sentence if isinstance(error, Restricted) else ""
+
+
+def restricted_banners(view: View) -> list[Html]:
+    """A banner for each server that keeps its repository closed to this app, with what to set."""
+    told = [sentence for one in view.coverage if (sentence := restricted(one.server, Source.INDEX))]
+    return [
+        div(
+            span("RESTRICTED", class_="ts-tag"),
+            div(f"{sentence}.", class_="ts-sentence"),
+            class_="ts-finding ticket",
+            role="note",
+        )
+        for sentence in told
+    ]
 
 
 def security_notes(view: View) -> Html | None:

@@ -25,7 +25,9 @@ from signals.fleet import Fleet, FleetModel, Odd, Replica
 from signin.visitors import Visitor
 from telemetry.access import How
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome
+from telemetry.errors import Restricted
 from telemetry.identity import ModelKey
+from telemetry.restricted import restricted_sentence
 from telemetry.scrape import Scrape, Source
 from ui import person, sight
 from ui.navigation import PAGES
@@ -190,6 +192,19 @@ def test_who_one_is_and_what_one_may_stands_in_the_sidebar(shown: Open) -> None:
     assert "view, infer, load, load-run, log" in shown("overview", OPERATOR)
     assert "rights differ by server" in shown("overview", ADMIN)
     assert "not signed in" in shown("overview", ANONYMOUS)
+
+
+def test_an_api_that_wants_a_key_is_called_restricted_with_what_to_set(shown: Open) -> None:
+    shown("overview", OPERATOR)
+    sentence = restricted_sentence("triton:8000", "model-repository", 403, "expecting header 'admin-key'")
+    for at in (time.time(), time.time() + 1):
+        runtime.current().accept(
+            Scrape("open", Source.INDEX, at, 0.01, error=Restricted(sentence, status=403))
+        )
+    page = shown("repository", OPERATOR)
+    assert "RESTRICTED" in page
+    assert "api_headers_from_env: {model-repository: {admin-key: VARIABLE}}" in page
+    assert "index restricted" in shown("overview", OPERATOR)
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
