@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -63,6 +63,15 @@ class Drift:
         return f"It runs with {in_words(self.changes, 'its file:')}{when}{by}; {lost}"
 
 
+@dataclass(slots=True)
+class _Moment:
+    """What was judged at one revision of the history, with the records of it by model, newest first."""
+
+    revision: int
+    records: Mapping[tuple[str, str], list[Record]] = field(default_factory=dict)
+    judged: dict[tuple[str, str], Drift | None] = field(default_factory=dict)
+
+
 class Drifts:
     """Judges models, each once per revision of the history.
 
@@ -76,29 +85,27 @@ class Drifts:
         records: Callable[[], Sequence[Record]],
         file_text: FileText,
         revision: Callable[[], int],
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """`clock` gives the unix time now; None = the machine's clock."""
+        self._clock = clock or time.time
         self._book, self._events = book, events
         self._records, self._file_text, self._revision = records, file_text, revision
-        self._judged: tuple[int, dict[tuple[str, str], Drift | None]] = (-1, {})
+        self._moment = _Moment(-1)
 
     def of(self, server: str, model: str, running: ModelConfig | None) -> Drift | None:
         """The drift of one model, None if there is none or none can be seen."""
         if running is None or not running.raw:
             return None
-        revision = self._revision()
-        if self._judged[0] != revision:
-            self._judged = (revision, {})
-        judged = self._judged[1]
-        if (server, model) not in judged:
-            judged[server, model] = self._judge(server, model, running)
-        return judged[server, model]
+        revision, key = self._revision(), (server, model)
+        moment = self._moment
+        if moment.revision != revision:
+            moment = self._moment = _Moment(revision, _by_model(self._records()))
+        if key not in moment.judged:
+            moment.judged[key] = self._judge(server, model, running, moment.records.get(key, ()))
+        return moment.judged[key]
 
-    def _judge(self, server: str, model: str, running: ModelConfig) -> Drift | None:
-        mine = [
-            record
-            for record in self._records()
-            if (record.action.server, record.action.model) == (server, model)
-        ]
+    def _judge(self, server: str, model: str, running: ModelConfig, mine: Sequence[Record]) -> Drift | None:
         known = self._book.known(server, model)
         overrides = _in_force(mine, known)
         changes = self.from_file(server, model, running)
@@ -133,7 +140,7 @@ class Drifts:
         strange = [
             change
             for change in known.changes
-            if change.at > time.time() - CHANGED_SECONDS
+            if change.at > self._clock() - CHANGED_SECONDS
             and not _explained(change.at, mine)
             and not self._restarted(change.at, server, model)
         ]
@@ -153,6 +160,13 @@ class Drifts:
             )
             for event in recent
         )
+
+
+def _by_model(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
+    found: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        found.setdefault((record.action.server, record.action.model), []).append(record)
+    return found
 
 
 def _in_force(records: Iterable[Record], known: KnownConfig | None) -> list[Record]:
