@@ -134,5 +134,8 @@ def _no_load_runs(server_id: str) -> str:
 def _no_right(kind: ActionKind, server_id: str, by: Identity) -> str:
     right = f"the right {kind.right.value!r} on {server_id}"
     if by.how is How.ANONYMOUS:
-        return f"You are not signed in: this needs {right}."
+        return (
+            f"You are not signed in, and this needs {right}. Open the app on its own machine "
+            "(127.0.0.1), or sign in: docs/security.md says how."
+        )
     return f"{by.name} may not do this: it needs {right}, which the settings (`access:`) do not give."

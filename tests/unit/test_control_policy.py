@@ -6,7 +6,7 @@ import pytest
 
 from control.facade import Control
 from control.policy import CONTROL_REFUSED, NONE_OR_POLL, NOT_ADDRESSABLE, Decision, Policy
-from telemetry.access import LOCAL
+from telemetry.access import LOCAL, VIEWER, How, Identity, Right
 from telemetry.actions import Action, ActionKind
 from telemetry.errors import NotAllowed
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
@@ -115,3 +115,17 @@ def test_without_the_right_every_action_is_refused_and_nothing_is_asked_or_writt
     with pytest.raises(NotAllowed, match="Read-only"):
         control.perform(Action(kind, "prod", "alpha"), never, by=LOCAL)  # type: ignore[arg-type]
     assert control.records() == ()
+
+
+def test_without_the_right_the_reason_says_what_is_missing_and_how_to_get_it() -> None:
+    anonymous = Identity("anonymous (10.0.0.7)", How.ANONYMOUS, {"*": VIEWER})
+    assert policy().decide("lab", ActionKind.LOAD, "alpha", by=anonymous).reason == (
+        "You are not signed in, and this needs the right 'load' on lab. Open the app on its own machine "
+        "(127.0.0.1), or sign in: docs/security.md says how."
+    )
+    tester = Identity("t@example.com", How.OIDC, {"*": VIEWER | {Right.INFER}})
+    assert policy().decide("lab", ActionKind.TEST_REQUEST, "alpha", by=tester).allowed
+    assert policy().decide("lab", ActionKind.OVERRIDE, "alpha", by=tester).reason == (
+        "t@example.com may not do this: it needs the right 'override' on lab, which the settings (`access:`) "
+        "do not give."
+    )
