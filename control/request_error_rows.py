@@ -47,8 +47,8 @@ ROWS: tuple[Row, ...] = (
     _row(
         "model not loaded",
         r"has no available versions",
-        "{model} is not loaded",
-        "Load it first, on the page Repository",
+        "{model} has no version that is ready",
+        "Load it first, on the page Repository, or wait if it is being loaded",
     ),
     _row(
         "version not there",

@@ -106,7 +106,8 @@ class TestRequests:
         ).wait(10)
         assert (record.outcome, record.sentence) == (
             Outcome.FAILED,
-            "short_queue is not loaded. Load it first, on the page Repository",
+            "short_queue has no version that is ready. Load it first, on the page Repository, or wait if it "
+            "is being loaded",
         )
         assert lab.do(ActionKind.LOAD, "short_queue").outcome is Outcome.DONE
 

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.integration
 NOT_HERE = {
     "request too large": "Triton limits requests from 25.06 on",
     "inputs missing or too many": "the text of releases before the inputs were named",
-    "model not ready": "within milliseconds of a load only",
 }
 """Rows this server cannot be brought to say, and why."""
 
@@ -152,6 +151,20 @@ def queue_timeout(lab: Lab) -> Explained:
     return next(one for one in found if one.case == "queue time-out")
 
 
+def not_ready(lab: Lab) -> Explained:
+    """A version asked for by its number while it loads."""
+    lab.sandbox.add_model(FAULT_MODELS["slow_load"], name="late", parameters={"load_seconds": "8"})
+    url = f"{lab.sandbox.http_url}/v2/repository/models/late/load"
+    load = threading.Thread(target=requests.post, args=(url,), kwargs={"timeout": 60})
+    load.start()
+    found = said(lab, "late/versions/1/infer", ONE)
+    while found.case == "unknown model" and load.is_alive():
+        # The load call has not reached the server yet.
+        found = said(lab, "late/versions/1/infer", ONE)
+    load.join()
+    return found
+
+
 def bf16_as_numpy(lab: Lab) -> Explained:
     head = {
         "inputs": [
@@ -191,6 +204,7 @@ def decoupled_over_grpc(lab: Lab) -> Explained:
 STAGED: dict[str, Callable[[Lab], Explained]] = {
     "queue full": queue_full,
     "queue time-out": queue_timeout,
+    "model not ready": not_ready,
     "BF16 read as numpy": bf16_as_numpy,
     "dead Python process": dead_stub,
 }
