@@ -7,7 +7,7 @@ from collectors.reading import Reading, timed
 from telemetry.errors import NotFound, SourceError
 from telemetry.identity import Server
 from telemetry.scrape import Scrape, Source
-from telemetry.transport import Transport
+from telemetry.transport import Answer, Transport
 
 METRICS_PATH = "/metrics"
 
@@ -28,8 +28,9 @@ class MetricsPageCollector:
         return timed(self.server, self.source, self._read)
 
     def _read(self) -> Reading:
-        page = read_metrics(self.server, self._transport, self._timeout_seconds, self._cache)
-        return Reading(page, page.samples, page.notices)
+        answer = _ask(self.server, self._transport, self._timeout_seconds)
+        page = read_page(answer.text, self._cache, content_type=answer.content_type)
+        return Reading(page, page.samples, page.notices, answer.text)
 
 
 def page_url(metrics_url: str) -> str:
@@ -41,10 +42,14 @@ def read_metrics(
     server: Server, transport: Transport, timeout_seconds: float, cache: SeriesCache | None = None
 ) -> MetricsPage:
     """The server's page now; raises SourceError."""
+    answer = _ask(server, transport, timeout_seconds)
+    return read_page(answer.text, cache, content_type=answer.content_type)
+
+
+def _ask(server: Server, transport: Transport, timeout_seconds: float) -> Answer:
     if server.metrics_url is None:
         raise SourceError(f"server {server.id} has no metrics address in the settings (`metrics_url`)")
     try:
-        answer = transport.get(page_url(server.metrics_url), timeout_seconds=timeout_seconds)
+        return transport.get(page_url(server.metrics_url), timeout_seconds=timeout_seconds)
     except NotFound as error:
         raise not_metrics(sniff(error.detail or "", "HTTP 404")) from error
-    return read_page(answer.text, cache, content_type=answer.content_type)

@@ -40,6 +40,7 @@ class Reading:
     payload: object
     samples: Samples = field(default_factory=Samples.empty)
     notices: tuple[Notice, ...] = ()
+    raw: str | None = field(default=None, repr=False)
 
 
 def timed(server: Server, source: Source, read: Callable[[], Reading]) -> Scrape:
@@ -50,7 +51,14 @@ def timed(server: Server, source: Source, read: Callable[[], Reading]) -> Scrape
     except SourceError as error:
         return Scrape(server.id, source, at, time.monotonic() - start, error=error)
     return Scrape(
-        server.id, source, at, time.monotonic() - start, reading.samples, reading.payload, reading.notices
+        server.id,
+        source,
+        at,
+        time.monotonic() - start,
+        reading.samples,
+        reading.payload,
+        reading.notices,
+        raw=reading.raw,
     )
 
 

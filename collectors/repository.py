@@ -34,17 +34,25 @@ class IndexCollector:
         return timed(self.server, self.source, self._read)
 
     def _read(self) -> Reading:
-        entries, notices = read_index(self.server, self._transport, self._timeout_seconds)
-        return Reading(entries, index_samples(entries), notices)
+        text = _ask(self.server, self._transport, self._timeout_seconds)
+        entries, notices = _parsed(self.server, text)
+        return Reading(entries, index_samples(entries), notices, text)
 
 
 def read_index(
     server: Server, transport: Transport, timeout_seconds: float
 ) -> tuple[tuple[IndexEntry, ...], tuple[Notice, ...]]:
     """The index now; raises SourceError."""
-    url = base_url(server) + "/v2/repository/index"
-    answer = transport.post(url, timeout_seconds=timeout_seconds)
-    return parse_index(decode_json(answer.text, host_of(url)), who=host_of(url))
+    return _parsed(server, _ask(server, transport, timeout_seconds))
+
+
+def _ask(server: Server, transport: Transport, timeout_seconds: float) -> str:
+    return transport.post(base_url(server) + "/v2/repository/index", timeout_seconds=timeout_seconds).text
+
+
+def _parsed(server: Server, text: str) -> tuple[tuple[IndexEntry, ...], tuple[Notice, ...]]:
+    who = host_of(base_url(server))
+    return parse_index(decode_json(text, who), who=who)
 
 
 def parse_index(

@@ -43,17 +43,25 @@ class StatisticsCollector:
         return timed(self.server, self.source, self._read)
 
     def _read(self) -> Reading:
-        rows, notices = read_statistics(self.server, self._transport, self._timeout_seconds)
-        return Reading(rows, statistics_samples(rows), notices)
+        text = _ask(self.server, self._transport, self._timeout_seconds)
+        rows, notices = _parsed(self.server, text)
+        return Reading(rows, statistics_samples(rows), notices, text)
 
 
 def read_statistics(
     server: Server, transport: Transport, timeout_seconds: float
 ) -> tuple[tuple[ModelStatistics, ...], tuple[Notice, ...]]:
     """The statistics now; raises SourceError."""
-    url = base_url(server) + "/v2/models/stats"
-    answer = transport.get(url, timeout_seconds=timeout_seconds)
-    return parse_statistics(decode_json(answer.text, host_of(url)), who=host_of(url))
+    return _parsed(server, _ask(server, transport, timeout_seconds))
+
+
+def _ask(server: Server, transport: Transport, timeout_seconds: float) -> str:
+    return transport.get(base_url(server) + "/v2/models/stats", timeout_seconds=timeout_seconds).text
+
+
+def _parsed(server: Server, text: str) -> tuple[tuple[ModelStatistics, ...], tuple[Notice, ...]]:
+    who = host_of(base_url(server))
+    return parse_statistics(decode_json(text, who), who=who)
 
 
 def parse_statistics(

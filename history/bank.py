@@ -8,6 +8,7 @@ things in one float64 matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +67,24 @@ class _Layout(NamedTuple):
     rows: IntArray
     first: IntArray | None
     """Which values to take when series appear twice, None if none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class BankState:
+    """All that a bank holds: n series, m readings, times in unix milliseconds.
+
+    `values` has shape (n, m), with `ABSENT_BITS` where a reading did not have the series; `times_ms` and
+    `answered` have shape (m,); `run_start_ms` and `last_seen_ms` shape (n,).
+    """
+
+    series: tuple[Series, ...]
+    times_ms: IntArray
+    answered: BoolArray
+    values: FloatArray
+    run_start_ms: IntArray
+    last_seen_ms: IntArray
+    first_answer_ms: int | None
+    last_answer_ms: int | None
 
 
 _NO_LAYOUT = _Layout((), np.empty(0, dtype=np.int64), None)
@@ -297,6 +316,34 @@ class Bank:
         self.run_start_ms, self.last_seen_ms = self.run_start_ms[alive], self.last_seen_ms[alive]
         self._layout = _NO_LAYOUT
         self._groups.clear()
+
+    def state(self, since_ms: int) -> BankState:
+        """A copy of what was read since then; series that were not there since are left out."""
+        first = int(np.searchsorted(self.times_ms, since_ms, side="left"))
+        values = self._matrix[: len(self._series), first : self._columns]
+        rows = np.flatnonzero(is_present(values).any(axis=1)) if values.size else np.empty(0, dtype=np.int64)
+        return BankState(
+            tuple(self._series[row] for row in rows.tolist()),
+            self.times_ms[first:].copy(),
+            self._answered[first : self._columns].copy(),
+            values[rows],
+            self.run_start_ms[rows],
+            self.last_seen_ms[rows],
+            self.first_answer_ms,
+            self.last_answer_ms,
+        )
+
+    def restore(self, state: BankState) -> None:
+        """Hold what `state` holds; only for a bank that has read nothing."""
+        self._row_of = {one: row for row, one in enumerate(state.series)}
+        for one in state.series:
+            self._add(one)
+        self._counter_rows = np.array([self._is_counter(one.name) for one in state.series], dtype=np.bool_)
+        self._parents = np.fromiter(map(self._parent, state.series), dtype=np.int64, count=len(state.series))
+        self._matrix, self._times, self._answered = state.values, state.times_ms, state.answered
+        self._columns = len(state.times_ms)
+        self.run_start_ms, self.last_seen_ms = state.run_start_ms, state.last_seen_ms
+        self.first_answer_ms, self.last_answer_ms = state.first_answer_ms, state.last_answer_ms
 
     def group(self, families: tuple[str, ...], by: By, where: Matchers) -> Group:
         """The families' rows that match, grouped; remembered until a series comes or goes."""

@@ -59,6 +59,16 @@ class ConfigBook:
             self._not_ready.pop(server, None)
             self._known = {row: known for row, known in self._known.items() if row[0] != server}
 
+    def everything(self) -> dict[tuple[str, str], KnownConfig]:
+        """What is remembered of all models, by (server, model)."""
+        with self._lock:
+            return dict(self._known)
+
+    def restore(self, known: Mapping[tuple[str, str], KnownConfig]) -> None:
+        """Remember this; only for a book that has read nothing."""
+        with self._lock:
+            self._known.update(known)
+
     def accept(self, scrape: Scrape) -> None:
         """Take the configurations and the states of one reading; other sources tell nothing."""
         payload = scrape.payload

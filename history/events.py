@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -53,6 +53,15 @@ class Event:
     model: ModelKey | None
     kind: EventKind
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventState:
+    """Events, and since when each server was watched; `newest` is the last reading. All in unix seconds."""
+
+    events: tuple[Event, ...]
+    watched: Mapping[str, float]
+    newest: float
 
 
 @dataclass(slots=True)
@@ -121,6 +130,21 @@ class EventLog:
         with self._lock:
             known, newest = self._servers.get(server), self._newest
             return float("inf") if known is None else max(known.since, newest - self._retention_seconds)
+
+    def state(self, servers: Collection[str], since: float) -> EventState:
+        """What is known of these servers since `since`, unix seconds."""
+        events = tuple(one for one in self.events(since=since) if one.server in servers)
+        with self._lock:
+            watched = {name: one.since for name, one in self._servers.items() if name in servers}
+            return EventState(events, watched, self._newest)
+
+    def restore(self, state: EventState) -> None:
+        """Know what `state` tells; only for a log that has taken nothing."""
+        with self._lock:
+            self._servers = {name: _Server(since=since) for name, since in state.watched.items()}
+            self._events.extend(state.events)
+            self._revision += len(state.events)
+            self._newest = state.newest
 
     def joined(self, server: str, at: float, origin: str) -> None:
         """A server is listed from `at` (unix seconds) on in `origin`."""

@@ -52,6 +52,11 @@ class MemoryLedger:
             one for one in held if server in (None, one.mark.server) and model in (None, one.mark.model)
         )
 
+    def restore(self, changes: Sequence[MemoryChange]) -> None:
+        """Know these changes; only for a ledger that has seen none."""
+        with self._lock:
+            self._changes.extend(changes)
+
     def accept(self, scrape: Scrape) -> None:
         """Settle what has ended long enough ago for this reading to show it."""
         if not scrape.ok or scrape.source not in (Source.METRICS, Source.PROCESSES):

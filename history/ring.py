@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from history.bank import Bank, Group, is_present
+from history.bank import Bank, BankState, Group, is_present
 from history.extrapolation import BoolArray, IntArray, increases
 from history.protocol import By, Frame, Grid, GroupKey, Matchers, Reduce, Vector
 from telemetry.catalogue import CATALOGUE, Kind
@@ -36,6 +36,16 @@ class Sighting:
     since: float | None
     last: float
     present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RingState:
+    """All that a ring holds of some servers; notices with their server and unix time."""
+
+    banks: tuple[tuple[str, Source, BankState], ...]
+    latest: tuple[Scrape, ...]
+    last: tuple[Scrape, ...]
+    notices: tuple[tuple[str, float, Notice], ...]
 
 
 class Ring:
@@ -104,6 +114,31 @@ class Ring:
             for key in [key for key in self._banks if key[0] == server]:
                 del self._banks[key], self._latest[key]
                 self._last.pop(key, None)
+            self._revision += 1
+
+    # ---- as a whole
+
+    def state(self, servers: Collection[str], since: float) -> RingState:
+        """What is held of these servers since `since` (unix seconds); last answers whenever they came."""
+        with self._lock:
+            return RingState(
+                tuple(
+                    (*key, bank.state(_ms(since))) for key, bank in self._banks.items() if key[0] in servers
+                ),
+                tuple(one for one in self._latest.values() if one.server in servers),
+                tuple(one for one in self._last.values() if one.server in servers),
+                tuple(one for one in self._notices if one[0] in servers and one[1] >= since),
+            )
+
+    def restore(self, state: RingState) -> None:
+        """Hold what `state` holds; only for a ring that has taken nothing."""
+        with self._lock:
+            for server, source, one in state.banks:
+                bank = self._banks[server, source] = Bank(server, _COUNTERS.__contains__)
+                bank.restore(one)
+            self._latest = {(one.server, one.source): one for one in state.latest}
+            self._last = {(one.server, one.source): one for one in state.last}
+            self._notices.extend(state.notices)
             self._revision += 1
 
     # ---- what came last

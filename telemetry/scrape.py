@@ -84,7 +84,7 @@ class Scrape:
     `at` is the unix time in seconds when the reading began (Prometheus stamps samples the same way).
     A failed reading has `error` and no samples. `payload` is the source's own reading, typed by the
     collector: `MetricsPage`, a tuple of `ModelStatistics` or `IndexEntry`, a dict of `ModelConfig`,
-    `ServerMetadata`.
+    `ServerMetadata`. `raw` is the answer's text as it came, where it was one text; None elsewhere.
     """
 
     server: str
@@ -95,6 +95,7 @@ class Scrape:
     payload: object = None
     notices: tuple[Notice, ...] = ()
     error: SourceError | None = None
+    raw: str | None = field(default=None, repr=False)
 
     @property
     def ok(self) -> bool:

@@ -91,7 +91,10 @@ class Figures:
         choices: Mapping[str, RuleChoice],
         objectives: tuple[Objective, ...],
         happened: Happened | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """`clock` gives the unix time that ages count to; None = the machine's clock."""
+        self._clock = clock or time.time
         self._watch, self._ring, self._remote = watch, ring, remote
         self._rulebook, self._choices, self._objectives = rulebook, choices, objectives
         self._happened = happened
@@ -184,7 +187,7 @@ class Figures:
         workloads = workloads_of(
             known | {name: workload for name, workload in workload_of.items() if workload}
         )
-        at = time.time() // FLEET_SECONDS * FLEET_SECONDS
+        at = self._clock() // FLEET_SECONDS * FLEET_SECONDS
         limit = time.monotonic() if deadline is None else deadline
         everywhere = remote.everywhere
         return self._current().once(
@@ -194,7 +197,7 @@ class Figures:
 
     def coverage(self) -> tuple[ServerCoverage, ...]:
         """How well each server can be seen now; ages count to the wall clock."""
-        now, remote = time.time(), self._remote
+        now, remote = self._clock(), self._remote
         found = [server_coverage(self._ring, server, now) for server in self._watch.servers]
         if remote is None:
             return tuple(found)
@@ -221,7 +224,7 @@ class Figures:
             history=self._ring,
             inventory=self.inventory(),
             coverage=self.coverage(),
-            now=time.time(),
+            now=self._clock(),
             interval_seconds=self._watch.interval_seconds(),
             history_from=span[0] if span is not None else None,
             choices=self._choices,
@@ -231,7 +234,7 @@ class Figures:
         )
 
     def _happenings(self) -> Happenings:
-        return self._happened.now(self.inventory(), time.time()) if self._happened else Happenings()
+        return self._happened.now(self.inventory(), self._clock()) if self._happened else Happenings()
 
     def _distant(self) -> History | None:
         """Prometheus beside the ring, while it answers."""
@@ -255,4 +258,4 @@ class Figures:
             ]
             if times:
                 return max(times)
-        return time.time()
+        return self._clock()

@@ -110,6 +110,14 @@ class Happened:
         if scrape.source is Source.CONFIG and scrape.ok and isinstance(scrape.payload, Mapping):
             self._configs.note(scrape.server, scrape.payload.values(), scrape.at)
 
+    def config_changes(self, since: float) -> dict[NameKey, ConfigChange]:
+        """Configurations that became others since then (unix seconds)."""
+        return self._configs.changes(since)
+
+    def restore(self, changes: Mapping[NameKey, ConfigChange]) -> None:
+        """Know these changes of configurations."""
+        self._configs.restore(changes)
+
     def _seen(self, server: str, at: float) -> ServerProcesses | None:
         scrape = self._ring.last(server, Source.PROCESSES)
         if scrape is None or at - scrape.at > PROCESSES_FRESH_SECONDS:
@@ -134,6 +142,10 @@ class _ConfigMemory:
                 before, self._known[key] = self._known.get(key), config
                 if before is not None and before is not config and before.raw != config.raw:
                     self._changes[key] = _change(before, config, at)
+
+    def restore(self, changes: Mapping[NameKey, ConfigChange]) -> None:
+        with self._lock:
+            self._changes.update(changes)
 
     def changes(self, since: float) -> dict[NameKey, ConfigChange]:
         with self._lock:
