@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode, urlsplit
+
+import streamlit as st
+
 import runtime
 from telemetry.access import How, Identity
 from ui.html import Html, div, span, tag
@@ -37,7 +41,13 @@ def _way(person: Identity) -> Html | None:
     label = _WAYS.get(person.how, "")
     if person.how is How.ANONYMOUS and runtime.current().settings.access.can_sign_in:
         label = "Sign in"
-    return tag("a", label, href=SIGN_IN, target="_self", class_="ts-copy ts-nowrap") if label else None
+    here = urlsplit(st.context.url or "").path or "/"
+    query = urlencode({"next": f"{here}?{urlencode(st.query_params.to_dict())}".rstrip("?")})
+    return (
+        tag("a", label, href=f"{SIGN_IN}?{query}", target="_self", class_="ts-copy ts-nowrap")
+        if label
+        else None
+    )
 
 
 def _rights(person: Identity) -> Html:
