@@ -26,6 +26,7 @@ from experiments.plan import (
     LoadPlan,
     Loop,
 )
+from experiments.report import RunKind
 from experiments.serial_vs_concurrent import (
     DEFAULT_CONCURRENCY,
     DEFAULT_REQUESTS,
@@ -61,6 +62,7 @@ Form = Callable[[ModelConfig], Order]
 class Way:
     """One kind of run: its name, what it answers, its button, its form."""
 
+    kind: RunKind
     name: str
     answers: str
     button: str
@@ -258,6 +260,7 @@ def _sizes(name: str, text: str) -> tuple[int, ...]:
 
 WAYS: dict[str, Way] = {
     "compare": Way(
+        RunKind.COMPARISON,
         "Compare configurations",
         "Which settings serve most? Each configuration is loaded, warmed up and measured under the same "
         "load; at the end the model gets back the one it has now.",
@@ -265,18 +268,21 @@ WAYS: dict[str, Way] = {
         _compare,
     ),
     "sweep": Way(
+        RunKind.SWEEP,
         "Concurrency sweep",
         "How much does the model carry? Throughput and p99 against the number of clients, the knee marked.",
         "Run the sweep",
         _sweep,
     ),
     "serial": Way(
+        RunKind.SERIAL,
         "Serial against concurrent",
         "Do batches form? The same requests one after another, then several at a time.",
         "Run serial against concurrent",
         _serial,
     ),
     "load": Way(
+        RunKind.LOAD,
         "Load run",
         "How does the model behave under this load?",
         "Run the load",

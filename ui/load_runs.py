@@ -24,6 +24,7 @@ from ui import load_run_tables as tables
 from ui.empty import empty_state
 from ui.format import clock, utc
 from ui.html import div, span
+from ui.live import drawn, live
 from ui.load_run_forms import WAYS, Order, Way
 from ui.panel import panel
 from ui.person import me
@@ -47,8 +48,8 @@ def _store_in(folder: Path | None) -> RunStore:
 
 def store() -> RunStore:
     """The runs kept by this process, beside its journal; in memory alone where it has no state folder."""
-    journal = runtime.current().settings.journal.path
-    return _store_in(journal.parent / FOLDER if journal is not None else None)
+    file = runtime.current().settings.journal.path
+    return _store_in(file.parent / FOLDER if file is not None else None)
 
 
 def choose_way() -> Way:
@@ -106,6 +107,12 @@ def _words_before(refusal: str, prepared: Prepared, way: Way):
             class_="ts-faint", style="font-size:.88rem",
         )  # fmt: skip
     return None
+
+
+def _join(server: str) -> None:
+    """Show a run that somebody else began while this page stood open."""
+    if _under_way(server) is not None:
+        st.rerun()
 
 
 def _refusal(key: ModelKey) -> str:
@@ -193,8 +200,12 @@ def _stop(server: str) -> None:
 
 def _show(key: ModelKey, job: Job | None, way: Way) -> None:
     if job is not None:
-        while_running(job, lambda: result.course(job), "load_run")
+        if job.record.action.model == key.name:
+            # Whoever looked on also sees how it ended.
+            st.session_state[SESSION] = job.id
+        while_running(job, lambda: drawn(lambda: result.course(job), name="load_run"), "load_run")
         return
+    live(lambda: _join(key.server), name="load_run_join")
     if sentence := refused(SESSION):
         result.refusal(sentence)
         return
@@ -203,10 +214,18 @@ def _show(key: ModelKey, job: Job | None, way: Way) -> None:
         result.show(report)
         return
     mine = job_of(SESSION, key)
-    if mine is not None:
+    if mine is not None and (not isinstance(mine.result, RunReport) or mine.result.kind is way.kind):
         result.ended(mine)
         return
+    if (last := next((one for one in _kept(key) if one.kind is way.kind), None)) is not None:
+        result.show(last)
+        return
     panel(empty_state("Nothing has run yet.", f"{way.button}: what it finds appears here."), key="load_run")
+
+
+def _kept(key: ModelKey) -> list[RunReport]:
+    """Kept runs of the model, newest first; none for those who only view."""
+    return store().reports(key.server, key.name)[:_LISTED] if me().sees_details(key.server) else []
 
 
 # ---- the runs of before
@@ -214,9 +233,7 @@ def _show(key: ModelKey, job: Job | None, way: Way) -> None:
 
 def _before(key: ModelKey) -> None:
     """Runs of this model that were kept: to look at again, to compare, to export."""
-    if not me().sees_details(key.server):
-        return
-    reports = store().reports(key.server, key.name)[:_LISTED]
+    reports = _kept(key)
     if not reports:
         return
     panel(
@@ -234,8 +251,8 @@ def _before(key: ModelKey) -> None:
     )  # fmt: skip
     picked = [one for one in reports if one.id in chosen] or reports
     export.download_button(
-        "CSV of these" if chosen else "CSV of all", as_csv(picked), f"load_runs_{key.name}.csv", "text/csv",
-        key="load_runs_csv", width="stretch", on_click="ignore",
+        "CSV of these" if chosen else "CSV of all", lambda: as_csv(picked), f"load_runs_{key.name}.csv",
+        "text/csv", key="load_runs_csv", width="stretch", on_click="ignore",
     )  # fmt: skip
     if len(chosen) > 1:
         _side_by_side(picked)

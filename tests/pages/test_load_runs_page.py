@@ -259,8 +259,10 @@ def test_kept_runs_are_listed_shown_again_and_compared() -> None:
     )
     for one in (first, second):
         load_runs.store().save(one)
+    assert "Nothing has run yet" in panel(opened("sweep"), "load_run")
     page = opened("load")
     assert words(panel(page, "load_run_kept")).count("fast_add: the") == 2
+    assert "fast_add: the second" in panel(page, "load_run")
     page.multiselect[0].set_value([first.id])
     page.run()
     assert "fast_add: the first" in panel(page, "load_run")
