@@ -19,6 +19,7 @@ from control.request_code import file_name_of
 from control.tensor_files import as_json, as_npy, as_raw
 from control.tensors import FLOAT_TYPES, INTEGER_TYPES, element_texts, show_shape
 from telemetry.units import significant
+from ui.format import label_text
 from ui.html import Html, copy_button, div, span, tag
 from ui.panel import panel
 
@@ -58,8 +59,8 @@ def _output(tensor: Tensor, name: str) -> None:
     if tensor.array.size:
         with st.container(horizontal=True, vertical_alignment="center"):
             view = st.segmented_control(
-                f"View of {tensor.name}", views, default=views[0], required=True, key=f"view {name}",
-                label_visibility="collapsed",
+                f"View of {label_text(tensor.name)}", views, default=views[0], required=True,
+                key=f"view {name}", label_visibility="collapsed",
             )  # fmt: skip
             _downloads(tensor, name)
     panel(_shown(tensor, view), key=f"output {name}")

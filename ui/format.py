@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
@@ -47,6 +48,14 @@ def zone() -> dt.tzinfo:
         return ZoneInfo(name) if name else _UTC
     except (ZoneInfoNotFoundError, ValueError):
         return _UTC
+
+
+def label_text(name: str) -> str:
+    """A name from a server in a widget's label, which Streamlit reads as Markdown: only plain letters.
+
+    Markdown could fetch a picture from elsewhere. The name itself stands beside the widget, unchanged.
+    """
+    return re.sub(r"[^\w .-]", "·", name)
 
 
 def counted(count: int, noun: str) -> str:

@@ -12,6 +12,7 @@ from control.tensor_files import MAX_FILE_BYTES, check_file_size, json_array, np
 from control.tensors import AnyArray, arranged, random_array, show_shape, typed_array, zeros_array
 from telemetry.errors import ControlError
 from telemetry.facts import ModelConfig, TensorSpec
+from ui.format import label_text
 from ui.html import div, span, tag
 from ui.panel import panel
 
@@ -65,8 +66,8 @@ def _input(
     if spec.optional and not st.checkbox("send this optional input", key=f"send {name}"):
         return None
     how = st.segmented_control(
-        f"Values of {spec.name}", (TYPED, RANDOM, ZEROS, FILE), default=_first_way(spec), required=True,
-        key=f"how {name}", label_visibility="collapsed",
+        f"Values of {label_text(spec.name)}", (TYPED, RANDOM, ZEROS, FILE), default=_first_way(spec),
+        required=True, key=f"how {name}", label_visibility="collapsed",
     )  # fmt: skip
     values = _values(name, spec, how, seed, rows if batching else 0, example)
     if how in (RANDOM, ZEROS):
@@ -84,7 +85,7 @@ def _values(name: str, spec: TensorSpec, how: str, seed: int, rows: int, example
 
 
 def _typed(name: str, spec: TensorSpec, example: bool) -> str:
-    label, first, key = f"{spec.name} typed", _example(spec) if example else "", f"typed {name}"
+    label, first, key = f"{label_text(spec.name)} typed", _example(spec) if example else "", f"typed {name}"
     if spec.datatype == "BYTES" or -1 in spec.dims or math.prod(spec.dims) > _ONE_LINE_UP_TO:
         words = (
             "One text a line, or JSON" if spec.datatype == "BYTES" else "Numbers with blanks between, or JSON"
@@ -98,13 +99,13 @@ def _from_file(name: str, spec: TensorSpec) -> AnyArray:
     kinds = [NPY, JSON, TEXT, RAW, *([PICTURE] if takes_images(spec) and spec.datatype != "BYTES" else [])]
     first = RAW if spec.datatype == "BYTES" else PICTURE if PICTURE in kinds else NPY
     kind = st.segmented_control(
-        f"Kind of file for {spec.name}", kinds, default=first, required=True, key=f"kind {name}",
+        f"Kind of file for {label_text(spec.name)}", kinds, default=first, required=True, key=f"kind {name}",
         label_visibility="collapsed",
     )  # fmt: skip
     # Any ending is taken: what counts is the content, and the name is never used.
     file = st.file_uploader(
-        f"File for {spec.name}", key=f"file {name}", label_visibility="collapsed", help=_HELP[kind],
-        max_upload_size=MAX_FILE_BYTES >> 20,
+        f"File for {label_text(spec.name)}", key=f"file {name}", label_visibility="collapsed",
+        help=_HELP[kind], max_upload_size=MAX_FILE_BYTES >> 20,
     )  # fmt: skip
     if file is None:
         raise ControlError(f"{spec.name}: no file is chosen. {_HELP[kind].removesuffix('.')}")

@@ -244,3 +244,13 @@ def test_a_request_is_saved_sent_again_judged_and_removed(
     button(page, "Remove it").click()
     page.run()
     assert control.saved.requests() == ()
+
+
+def test_names_from_a_server_are_no_markdown_in_labels() -> None:
+    evil = "![x](https://elsewhere/x.png) <img src=x>"
+    array = np.zeros((2, 2), dtype=np.float32)
+    reply = Reply("fast_add", "1", (Tensor(evil, "FP32", array),), 1000.0)
+    page = asked(install(), reply)
+    labels = [one.proto.label for one in (*page.button_group, *page.get("download_button"))]
+    assert "View of ··x··https···elsewhere·x.png· ·img src·x·" in labels
+    assert "&lt;img src=x&gt;" in panels(page, "head !")[0]
