@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.request import Request, urlopen
 
 import pytest
 
+from control.repository_watch import Patience
 from control.wording import server_text
 from telemetry.access import LOCAL
 from telemetry.actions import Action, ActionKind, Outcome
+from telemetry.errors import AlreadyRunning
+from telemetry.facts import ModelState
 from telemetry.load_error_rows import ROWS
 from telemetry.load_errors import load_error, poll_failure
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, started_lab
@@ -298,3 +302,18 @@ def test_every_row_is_provoked_or_cannot_be(capsys: pytest.CaptureFixture[str]) 
             f"\nload errors: {len(provoked)} of {len(ROWS)} kinds provoked on the real server by "
             f"{len(CASES) + len(BODIES)} failures; not producible here: {len(NOT_HERE)}"
         )
+
+
+def test_a_load_that_never_ends_is_told_with_what_it_does_to_others(lab: Lab) -> None:
+    """The last one here: this server only ends by being killed (a missing model.py, Triton before 25.08)."""
+    place("no_code", {"config.pbtxt": BASE + CPU, "1/weights.bin": ""}, lab)
+    control = lab.make_control(Patience(call_seconds=1.0, stuck_seconds=2.0))
+    job = control.perform(Action(ActionKind.LOAD, "lab", "no_code"), by=LOCAL)
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while "this may never end" not in job.record.stage:
+        assert job.wait(0.1).running and time.monotonic() < deadline, job.record
+    assert "further loads may hang as well, then only a restart of the server helps" in job.record.stage
+    assert lab.states("no_code") == {ModelState.LOADING}
+    with pytest.raises(AlreadyRunning, match="loading no_code"):
+        control.perform(Action(ActionKind.LOAD, "lab", "no_code"), by=LOCAL)
+    assert lab.sent("no_code", "load") == 1
