@@ -7,6 +7,7 @@ promised is the difference between the two, so that what both lack cancels out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,7 +17,7 @@ from signals.batcher import Arrivals, BatcherConfig, Outcome, handover_us, simul
 from telemetry.facts import ModelConfig
 from telemetry.units import Unit, human
 
-BUSY_RATIO = 0.6
+BUSY_RATIO = 0.3
 """Below this busy share the clients' rate is their own: nothing holds them back."""
 DEFAULT_ERROR_RATIO = 0.10
 TRAFFIC_ERROR_RATIO = 0.10
@@ -29,7 +30,9 @@ PRICE_OF_AN_INSTANCE = 0.10
 LEAST_QUEUE_SHARE = 0.25
 """With less of its time in the queue a model gains nothing worth an instance."""
 THINK_US = 1000.0
-"""Assumed between an answer and the client's next request reaching the queue, where clients wait."""
+"""The least between an answer and the client's next request reaching the queue, where clients wait."""
+_WHOLE_CLIENT = 0.1
+"""A tenth of a client more than a whole number is noise."""
 GROUPS = (2, 3, 4, 6, 8, 12, 16)
 """How many requests may come at once, tried in turn."""
 _LARGER_BATCH_RATIO = 1.2
@@ -168,13 +171,16 @@ class _Described:
 def _hypotheses(observed: Observed) -> Iterator[Arrivals]:
     """Random arrivals; and, where the instances are busy most of the time, clients that wait.
 
-    Little's law: rate * (time in the server + time on the way) = clients.
+    Little's law: rate * (time in the server + time on the way) = clients. The fewest of them that leave the
+    least time on the way; the rest of theirs is on the way too.
     """
     rows = max(1, round(observed.rows))
     yield Arrivals(rate_per_second=observed.requests_per_second, rows=rows)
-    clients = round(observed.requests_per_second * (observed.request_us_mean + THINK_US) / 1e6)
-    if (observed.busy_ratio is None or observed.busy_ratio >= BUSY_RATIO) and clients >= 2:
-        yield Arrivals(clients=clients, think_us=THINK_US, rows=rows)
+    rate = observed.requests_per_second / 1e6
+    clients = max(1, math.ceil(rate * (observed.request_us_mean + THINK_US) - _WHOLE_CLIENT))
+    think_us = max(0.0, clients / rate - observed.request_us_mean)
+    if observed.busy_ratio is None or observed.busy_ratio >= BUSY_RATIO:
+        yield Arrivals(clients=clients, think_us=think_us, rows=rows)
 
 
 def _in_groups(

@@ -13,7 +13,7 @@ from signals.batch_time import LEAST_EXECUTIONS, BatchTime, SizeTime
 from signals.batcher import BatcherConfig
 from telemetry.identity import ModelKey
 from telemetry.units import Unit, human
-from ui.format import clock
+from ui.format import clock, counted
 from ui.html import Child, Html, copy_button, div, link, span, tag
 from ui.memory_view import holdings_of
 from ui.model_panels import section
@@ -24,7 +24,7 @@ KEEP_SECONDS = 30.0
 """An advice takes a good part of a second: it is worked out anew so often at most, for all viewers."""
 MAX_MODEL_ERROR = 0.30
 """Where the simulation is further than this from the queue that was measured, nothing is promised."""
-_NOTE = "simulated from the last hour's executions and the last minutes' traffic"
+_NOTE = "simulated from what executions took and the last minutes' traffic"
 _lock = threading.Lock()
 _kept: dict[tuple[ModelKey, BatcherConfig], tuple[float, Advice]] = {}
 
@@ -78,7 +78,7 @@ def _unfitted(sizes: tuple[SizeTime, ...], now: BatcherConfig) -> str:
     known = ", ".join(str(one.batch_size) for one in sizes) or "none"
     return (
         f"The time of an execution by batch size is not known yet: two sizes must have been executed "
-        f"{LEAST_EXECUTIONS} times within the last hour (executed: {known}). A load run with several clients "
+        f"{LEAST_EXECUTIONS} times since the load (executed: {known}). A load run with several clients "
         "shows more sizes."
     )
 
@@ -89,14 +89,15 @@ def _curve(fitted: BatchTime) -> Html:
         f"An execution takes {human(fitted.fixed_us, Unit.US)} + {human(fitted.per_row_us, Unit.US)} a row "
         f"(sizes {fitted.smallest} to {fitted.largest}{error})."
     )
-    tip = f"T(b) = a + c·b over {human(fitted.executions, Unit.COUNT)} executions of the last hour"
+    count = human(fitted.executions, Unit.COUNT)
+    tip = f"T(b) = a + c·b over {count} executions of the last hour, or since the load"
     return div(words, data_tip=tip)
 
 
 def _described(advice: Advice) -> Html:
     arrivals = advice.arrivals
     traffic = (
-        f"about {arrivals.clients} clients that wait for their answers"
+        f"about {counted(arrivals.clients, 'client')} waiting for each answer"
         if arrivals.clients is not None
         else f"random arrivals{_grouped(arrivals.group)}, {human(arrivals.rate_per_second, Unit.PER_SECOND)}"
     )

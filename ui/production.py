@@ -7,7 +7,7 @@ import math
 import runtime
 from history.protocol import Grid
 from signals.advice import Observed
-from signals.batch_time import BatchTime, SizeTime, fit_batch_time
+from signals.batch_time import BatchTime, SizeTime, fit_batch_time, size_times
 from signals.definition import Level
 from telemetry.identity import ModelKey
 from ui.view import View
@@ -20,7 +20,10 @@ LEAST_TRAFFIC_SECONDS = 30.0
 
 
 def batch_time(view: View, key: ModelKey) -> tuple[BatchTime | None, tuple[SizeTime, ...]]:
-    """T(b) of the last hour, None if it cannot be fitted, and the sizes there were."""
+    """T(b) of the last hour, else since the load; None if it cannot be fitted. And the sizes there were.
+
+    Right after the start of this process its last hour is short; what the server counted is not.
+    """
     executions = _mapping(view, "executions_by_batch_size", key, FIT_SECONDS)
     times = _mapping(view, "compute_us_by_batch_size", key, FIT_SECONDS)
     sizes = tuple(
@@ -28,7 +31,13 @@ def batch_time(view: View, key: ModelKey) -> tuple[BatchTime | None, tuple[SizeT
         for size, count in sorted(executions.items(), key=lambda one: int(one[0]))
         if count > 0 and size in times
     )
-    return fit_batch_time(sizes), sizes
+    fitted = fit_batch_time(sizes)
+    if fitted is not None:
+        return fitted, sizes
+    facts = view.facts(key)
+    counted = facts.statistics.batches if facts is not None and facts.statistics is not None else ()
+    since_load = size_times(counted)
+    return fit_batch_time(since_load), since_load or sizes
 
 
 def observed(view: View, key: ModelKey, seconds: float = TRAFFIC_SECONDS) -> Observed | None:

@@ -63,6 +63,15 @@ def test_a_model_that_waits_out_its_delay_for_nobody_is_told_to_stop() -> None:
     assert "max_queue_delay_microseconds: 500" in config_lines(best.config, slow)
 
 
+def test_a_single_client_is_told_to_wait_for_nobody() -> None:
+    advice = advise(TIME, BATCHING, observed(BATCHING, Arrivals(clients=1, think_us=1000.0)))
+    assert advice.arrivals.clients == 1 and advice.saturated
+    best = advice.proposals[0]
+    assert best.config.delay_us <= 500 and best.config.instances == 1
+    # 2 of 11.25 ms are the delay.
+    assert best.requests_per_second.middle > 1.1 * advice.observed.requests_per_second
+
+
 def test_requests_that_come_several_at_once_are_recognised() -> None:
     advice = advise(TIME, BATCHING, observed(BATCHING, Arrivals(rate_per_second=40.0, group=4)))
     assert not advice.saturated and advice.arrivals.group in (3, 4, 6)
