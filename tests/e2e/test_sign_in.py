@@ -209,3 +209,26 @@ def test_the_log_of_the_app_holds_no_secret(gated: Gated, tmp_path_factory: pyte
     text = "".join(log.read_text(errors="replace") for log in logs)
     for secret in (PASSWORD, "a client's secret", "a secret of the cookies"):
         assert secret not in text
+
+
+def test_a_proxy_beside_the_app_signs_people_in(tmp_path: Path) -> None:
+    settings = (
+        "servers: [{id: search, url: '127.0.0.1:9', metrics_url: none}]\n"
+        "access: {anonymous: no, proxy: {addresses: [127.0.0.1]}, groups: {ops: operator}}\n"
+    )
+    person = {
+        "X-Forwarded-Email": OPERATOR,
+        "X-Forwarded-Groups": "dev,ops",
+        "X-Forwarded-For": "203.0.113.9",
+    }
+    with app_process(tmp_path, settings) as url:
+        assert httpx.get(f"{url}/overview").status_code == 401
+        account = httpx.get(f"{url}/sign-in", headers=person).text
+        assert f"You are <b>{OPERATOR}</b>" in account
+        assert "<td>view, infer, load, load-run, log</td>" in account
+        origin, stream = Origin(url), f"{url.replace('http', 'ws')}/_stcore/stream"
+        with connect(stream, origin=origin, additional_headers=person) as websocket:
+            assert websocket.response is not None
+            assert websocket.response.status_code == 101
+        with pytest.raises(InvalidStatus), connect(stream, origin=origin):
+            pass
