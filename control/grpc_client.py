@@ -17,7 +17,15 @@ from tritonclient.utils import InferenceServerException
 
 from control.inference import InferenceRequest, Reply, Tensor, infer_arguments
 from control.request_errors import infer_failure
-from telemetry.errors import ActionFailed, NoAnswer, Restricted, SettingsError, TritonscopeError, Unreachable
+from telemetry.errors import (
+    ActionFailed,
+    NoAnswer,
+    Restricted,
+    SettingsError,
+    TlsFailed,
+    TritonscopeError,
+    Unreachable,
+)
 from telemetry.facts import ModelConfig
 from telemetry.identity import Server
 from telemetry.restricted import restricted_sentence
@@ -26,7 +34,7 @@ from telemetry.transport import check_headers
 NOT_INSTALLED = "gRPC needs the package tritonclient[grpc], which is not installed here"
 NO_ADDRESS = "has no gRPC address: write grpc_url at this server in tritonscope.yml"
 MAX_RESPONSES = 10_000
-_RESTRICTED_PREFIX = "triton-grpc-protocol-"
+RESTRICTED_PREFIX = "triton-grpc-protocol-"
 """What Triton puts before the key of a restricted protocol."""
 _HTTP_STATUS = {
     "INVALID_ARGUMENT": 400, "ALREADY_EXISTS": 400, "CANCELLED": 400, "UNKNOWN": 400, "NOT_FOUND": 404,
@@ -151,6 +159,11 @@ def grpc_error(
         )
     if code in ("PERMISSION_DENIED", "UNAUTHENTICATED") or "This protocol is restricted" in text:
         return Restricted(restricted_sentence(where, "inference", 403, text), detail=text, status=403)
+    if code == "UNAVAILABLE" and "handshake" in text.lower():
+        return TlsFailed(
+            f"TLS with {where} failed: grpcs:// for a server without TLS, or a certificate nobody trusts",
+            detail=text,
+        )
     if code == "UNAVAILABLE" and ("failed to connect" in text or "Socket closed" in text):
         return Unreachable(
             f"{where} is not reachable over gRPC: is it the gRPC port, usually 8001?", detail=text
@@ -161,7 +174,7 @@ def grpc_error(
 
 def _metadata(server: Server) -> dict[str, str] | None:
     named = {name.lower(): value for name, value in server.headers_for("inference").items()}
-    keys = {f"{_RESTRICTED_PREFIX}{name}": value for name, value in named.items()}
+    keys = {f"{RESTRICTED_PREFIX}{name}": value for name, value in named.items()}
     return {**named, **keys} or None
 
 

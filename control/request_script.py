@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from control.generate import generate_body, generate_path
+from control.grpc_client import RESTRICTED_PREFIX
 from control.inference import InferenceRequest, Tensor, Way
 from control.request_code import MAX_INLINE_BYTES, Code, file_name_of, numbered, variable_of
 from control.request_parameters import UNDERSTOOD_BY_TRITON
@@ -80,7 +81,7 @@ def _client_arguments(server: Server, request: InferenceRequest) -> str:
 
 
 def _stream_start(server: Server, request: InferenceRequest) -> list[str]:
-    headers = _headers(server)
+    headers = _headers(server, over_grpc=request.way.over_grpc)
     more = f", headers={headers}" if headers else ""
     return [
         "client.start_stream(lambda result, error: arrived.put((result, error)), "
@@ -99,7 +100,7 @@ def _call(server: Server, request: InferenceRequest) -> list[str]:
     arguments += [f"parameters={own!r}"] if own else []
     if request.way is Way.GRPC_STREAM:
         return [f"client.async_stream_infer({', '.join(arguments)})", *_STREAM_END]
-    headers = _headers(server)
+    headers = _headers(server, over_grpc=request.way.over_grpc)
     arguments += [f"headers={headers}"] if headers else []
     if request.way is Way.GRPC:
         arguments.append(f"client_timeout={request.timeout_seconds:g}")
@@ -125,8 +126,14 @@ _STREAM_END = [
 ]
 
 
-def _headers(server: Server) -> str:
-    pairs = [f"{name!r}: {_ENVIRONMENT}[{variable_of(name)!r}]" for name in server.headers_for("inference")]
+def _headers(server: Server, *, over_grpc: bool = False) -> str:
+    names = list(server.headers_for("inference"))
+    keys = {name: name for name in names}
+    if over_grpc:
+        # As control.grpc_client sends them: by their own name, and as the key of a restricted protocol.
+        keys = {name.lower(): name for name in names}
+        keys |= {RESTRICTED_PREFIX + name.lower(): name for name in names}
+    pairs = [f"{key!r}: {_ENVIRONMENT}[{variable_of(name)!r}]" for key, name in keys.items()]
     return f"{{{', '.join(pairs)}}}" if pairs else ""
 
 

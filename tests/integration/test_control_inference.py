@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 from control.facade import Control
-from control.inference import InferenceRequest, Tensor, check_request
-from control.test_requests import test_request_work
+from control.inference import InferenceRequest, Tensor, Way, check_request
+from control.test_requests import send_one, test_request_work
 from experiments.fresh_reader import FreshReader
 from sandbox.repository import FAULT_MODELS
 from telemetry.access import LOCAL
 from telemetry.actions import Action, ActionKind, Outcome
-from telemetry.errors import InvalidRequest, SourceError
+from telemetry.errors import InvalidRequest, Restricted, SourceError
 from telemetry.facts import ModelConfig
 from telemetry.identity import Server
+from tests.integration.request_lab import find_grpc
 from tests.integration.write_lab import LIMIT_SECONDS, Lab, answer, floats, started_lab
 
 pytestmark = pytest.mark.integration
@@ -156,9 +157,14 @@ def fault(url: str, config: ModelConfig, reader: FreshReader) -> str:
     return record.sentence
 
 
-def test_a_restricted_server_is_called_restricted_and_the_header_opens_everything() -> None:
+def test_a_restricted_server_is_called_restricted_and_the_header_opens_everything(tmp_path: Path) -> None:
     apis = "inference,model-repository,statistics,model-config"
-    with started_lab("batch_add_model", extra_args=(f"--http-restricted-api={apis}:admin-key=open",)) as lab:
+    restricted = (
+        f"--http-restricted-api={apis}:admin-key=open",
+        "--grpc-restricted-protocol=inference:admin-key=open",
+    )
+    has_grpc = find_grpc(tmp_path)
+    with started_lab("batch_add_model", extra_args=restricted) as lab:
         tensors = (floats("INPUT_A", 1.5), floats("INPUT_B", 2.0))
         record = lab.do(ActionKind.UNLOAD, "batch_add_model")
         assert record.outcome is Outcome.REFUSED
@@ -169,6 +175,12 @@ def test_a_restricted_server_is_called_restricted_and_the_header_opens_everythin
         lab.server = replace(lab.server, headers={"admin-key": "open"})
         config = lab.reader.config("lab", "batch_add_model")
         assert answer(lab.ask("batch_add_model", *tensors)).reply.outputs[0].array.tolist() == [[3.5]]
+        if has_grpc:
+            found = answer(lab.ask("batch_add_model", *tensors, way=Way.GRPC))
+            assert found.reply.outputs[0].array.tolist() == [[3.5]]
+            without = InferenceRequest("lab", "batch_add_model", "", tensors, way=Way.GRPC)
+            with pytest.raises(Restricted, match="it expects the header triton-grpc-protocol-admin-key"):
+                list(send_one(replace(lab.server, headers={}), config, without))
         assert lab.do(ActionKind.UNLOAD, "batch_add_model").outcome is Outcome.DONE
         assert lab.do(ActionKind.LOAD, "batch_add_model").outcome is Outcome.DONE
         lab.server = replace(lab.server, headers={})

@@ -16,7 +16,7 @@ from control.inference import InferenceRequest, SequenceStep, Tensor, Way, infer
 from control.request_code import curl, file_name_of, perf_analyzer, variable_of
 from control.request_script import python_script
 from control.test_requests import as_sequence, check_steps, told_in_journal, ways_for
-from telemetry.errors import ActionFailed, InvalidRequest, NoAnswer, Restricted, Unreachable
+from telemetry.errors import ActionFailed, InvalidRequest, NoAnswer, Restricted, TlsFailed, Unreachable
 from telemetry.facts import TensorSpec
 from telemetry.identity import Server
 from tests.unit.test_control_inference import CONFIG, UNBATCHED, request, tensor
@@ -153,6 +153,12 @@ def test_the_journal_is_told_shapes_and_names_and_never_a_value() -> None:
             Unreachable,
             "is it the gRPC port, usually 8001?",
         ),
+        (
+            "UNAVAILABLE",
+            "failed to connect; Tls handshake failed",
+            TlsFailed,
+            "TLS with h:8001 failed: grpcs://",
+        ),
         ("UNAVAILABLE", "Exceeds maximum queue size", ActionFailed, "Queue full: alpha"),
         (
             "NOT_FOUND",
@@ -184,3 +190,11 @@ def test_names_in_code_are_harmless() -> None:
     assert file_name_of("", "npy") == "tensor.npy"
     assert variable_of("X-Admin key") == "TRITON_X_ADMIN_KEY"
     assert curl(SERVER, config, [replace(sent[0], way=Way.GRPC)]).text == ""
+
+
+def test_a_header_travels_over_grpc_under_both_of_its_names() -> None:
+    server = replace(SERVER, headers={"Admin-Key": "secret"})
+    script = python_script(server, CONFIG, [replace(request(tensor(1, 1)), way=Way.GRPC)]).text
+    assert "{'admin-key': os.environ['TRITON_ADMIN_KEY']," in script
+    assert "'triton-grpc-protocol-admin-key': os.environ['TRITON_ADMIN_KEY']}" in script
+    assert "secret" not in script
