@@ -197,6 +197,13 @@ def _http_answering(parameters: Parameters) -> Vector:
     return Vector(_http(parameters), parameters.on(Level.SERVER))
 
 
+def _loads_in_1m(parameters: Parameters) -> Vector:
+    """In ten minutes here: scrapes are as far apart as a minute."""
+    ready = parameters.dialect(matchers='state="READY"').selector(_STATE)
+    on = parameters.on(Level.SERVER)
+    return Vector(f"(sum by ({on}) (changes({ready}[10m])) / 2)", on)
+
+
 def _index_read(parameters: Parameters) -> Vector:
     source = parameters.dialect(matchers='source="index"').selector("tritonscope_exporter_source_success")
     return Vector(source, parameters.on(Level.SERVER))
@@ -222,6 +229,7 @@ _FACTS: dict[str, Callable[[Parameters], Vector]] = {
     "request_us_mean_since_load": _request_us_mean_since_load,
     "answering": _answering,
     "http_answering": _http_answering,
+    "loads_in_1m": _loads_in_1m,
     "index_read": _index_read,
     "replicas_answering": _replicas_answering,
 }

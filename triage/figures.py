@@ -230,13 +230,13 @@ class Figures:
             choices=self._choices,
             objectives=self._objectives,
             happenings=self._happenings(),
-            distant=self._distant(),
+            distant=self.distant(),
         )
 
     def _happenings(self) -> Happenings:
         return self._happened.now(self.inventory(), self._clock()) if self._happened else Happenings()
 
-    def _distant(self) -> History | None:
+    def distant(self) -> History | None:
         """Prometheus beside the ring, while it answers."""
         remote = self._remote
         return remote.hasty if remote is not None and not remote.status().error else None

@@ -25,6 +25,7 @@ NO_EFFECT = "nothing had changed on disk"
 """Words of the write side for a load that the server answered well without doing anything."""
 SETTLED_SECONDS = 10.0
 """A model that has been READY for less may still start its processes."""
+_MINUTE = 60.0
 _STUBBED = "python"
 
 
@@ -220,6 +221,19 @@ def _restarts_in_1h(context: Context, server: str) -> Fact:
     return float(len(_restarts(context, server)))
 
 
+def _loads_in_1m(context: Context, server: str) -> Fact:
+    """None without an index: then nothing tells of loads."""
+    if server not in context.inventory.index_read:
+        return None
+    since = context.now - _MINUTE
+    return float(
+        sum(
+            event.server == server and event.kind is EventKind.LOAD and event.at >= since
+            for event in context.happenings.events
+        )
+    )
+
+
 OF_MODELS: Mapping[str, Callable[[Context, ModelKey], Fact]] = {
     "load_refused": _load_refused,
     "load_refusal": _load_refusal,
@@ -240,6 +254,7 @@ OF_MODELS: Mapping[str, Callable[[Context, ModelKey], Fact]] = {
 OF_SERVERS: Mapping[str, Callable[[Context, str], Fact]] = {
     "restarted_seconds": _restarted_seconds,
     "restarts_in_1h": _restarts_in_1h,
+    "loads_in_1m": _loads_in_1m,
 }
 
 
@@ -265,5 +280,5 @@ def model_since(context: Context, name: str, key: ModelKey) -> float | None:
 
 def server_since(context: Context, name: str, server: str) -> float | None:
     """Unix seconds since when; None = not known."""
-    found = _restarts(context, server) if name in OF_SERVERS else []
+    found = _restarts(context, server) if name.startswith("restart") else []
     return found[-1] if found else None

@@ -182,6 +182,7 @@ FACTS: tuple[Quantity, ...] = (
     _fact("interval_seconds", _S, Unit.SECONDS, "time between two readings"),
     _fact("restarted_seconds", _S, Unit.SECONDS, "time since its last restart that was seen"),
     _fact("restarts_in_1h", _S, Unit.COUNT, "restarts within the last hour"),
+    _fact("loads_in_1m", _S, Unit.COUNT, "models that became READY within the last minute"),
     _fact("replicas_answering", _W, Unit.COUNT, "servers of the same workload that answer"),
     _fact("replicas", _W, Unit.COUNT, "servers of the same workload"),
     _fact("error", _S, Unit.NONE, "why the last reading failed, for sentences"),
