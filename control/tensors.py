@@ -159,9 +159,12 @@ def show_shape(shape: Iterable[int]) -> str:
 def element_texts(array: AnyArray, limit: int) -> list[str]:
     """The first `limit` elements in row-major order as exact text: 64-bit integers lose nothing.
 
-    Bytes are read as UTF-8, with a replacement mark for what is not.
+    An FP32 has the fewest digits that tell it from its neighbours: 0.1, not 0.10000000149011612. Bytes are read as UTF-8, with a replacement mark for what is not.
     """
-    return [_text(value) for value in array.reshape(-1)[:limit].tolist()]
+    first = array.reshape(-1)[:limit]
+    if first.dtype == np.float32:
+        return [repr(float(str(value))) for value in first]
+    return [_text(value) for value in first.tolist()]
 
 
 def _text(value: object) -> str:

@@ -206,3 +206,17 @@ def test_what_is_no_picture_or_no_input_for_one_is_named() -> None:
     fits = {dims: takes_images(spec(*dims)) for dims in ((3, 224, 224), (224, 224, 3), (1,), (7,))}
     assert fits == {(3, 224, 224): True, (224, 224, 3): True, (1,): False, (7,): False}
     assert takes_images(spec(1, datatype="BYTES"))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1, "0.1"), (16777216, "16777216.0"), (3.4028235e38, "3.4028235e+38"), (1e-45, "1e-45"),
+        (-0.0, "-0.0"), (float("nan"), "nan"), (float("-inf"), "-inf"),
+    ],
+)  # fmt: skip
+def test_an_fp32_is_written_with_the_digits_that_tell_it_from_its_neighbours(value: float, text: str) -> None:
+    array = np.array([value], dtype=np.float32)
+    assert element_texts(array, 1) == [text]
+    assert typed_array("IN", "FP32", text).tobytes() == array.tobytes()
+    assert element_texts(np.array([65504], np.float16), 1) == ["65504.0"]
