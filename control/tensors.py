@@ -159,7 +159,8 @@ def show_shape(shape: Iterable[int]) -> str:
 def element_texts(array: AnyArray, limit: int) -> list[str]:
     """The first `limit` elements in row-major order as exact text: 64-bit integers lose nothing.
 
-    An FP32 has the fewest digits that tell it from its neighbours: 0.1, not 0.10000000149011612. Bytes are read as UTF-8, with a replacement mark for what is not.
+    An FP32 has the fewest digits that tell it from its neighbours: 0.1, not 0.10000000149011612. Bytes are
+    read as UTF-8, with a replacement mark for what is not.
     """
     first = array.reshape(-1)[:limit]
     if first.dtype == np.float32:
