@@ -33,6 +33,7 @@ from telemetry.scrape import Notice, Scrape, Source
 from triage.choices import unknown_choices
 from triage.figures import Figures
 from triage.happenings import Happened, Probes
+from triage.incident import Manifest, Sources
 from triage.rulebook import Rulebook, load_rulebook
 from triage.with_figures import WithFigures
 
@@ -181,6 +182,49 @@ class Runtime(WithFigures):
         """As `is_sandbox`, and it still answers so: another server may listen there after an outage."""
         latest = self.ring.latest(server_id, Source.METADATA)
         return latest is not None and latest.ok and self.is_sandbox(server_id)
+
+    def records(self, server: str | None = None, model: str | None = None) -> tuple[Record, ...]:
+        """What was done through this process, newest first: of a server and a model if given."""
+        return tuple(
+            one
+            for one in self._records()
+            if server in (None, one.action.server) and model in (None, one.action.model)
+        )
+
+    # ---- to be taken along
+
+    def clock(self) -> float:
+        """Unix time now, to which ages count: the machine's clock, but for a replay."""
+        return time.time()
+
+    @property
+    def replayed(self) -> Manifest | None:
+        """What is replayed here; None for a process that reads servers."""
+        return None
+
+    def sources(self) -> Sources:
+        """Where everything is that an incident is made of."""
+        prometheus, access = self.settings.prometheus, self.settings.access
+        secrets = [*(prometheus.headers.values() if prometheus is not None else ())]
+        if access.password is not None:
+            secrets.append(access.password.value)
+        if access.oidc is not None:
+            secrets += (access.oidc.client_secret, access.oidc.cookie_secret)
+        return Sources(
+            watch=self,
+            ring=self.ring,
+            events=self.events,
+            configs=self._configs,
+            memory=self.memory,
+            happened=self._happened,
+            probes=self.probes,
+            records=self._records,
+            coverage=self.coverage,
+            choices=self.settings.rules,
+            objectives=self.settings.slo,
+            distant=self._figures.distant(),
+            secrets=tuple(secrets),
+        )
 
     # ---- health
 

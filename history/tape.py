@@ -14,7 +14,7 @@ from telemetry.scrape import Series
 
 @dataclass(frozen=True, slots=True)
 class Taped:
-    """One answer at times (n,) in unix seconds: `values` (n, len(keys)), one row and no times for a vector."""
+    """One answer at times (n,), unix seconds: `values` (n, len(keys)); a vector is one row without times."""
 
     question: str
     keys: tuple[tuple[str, ...], ...]

@@ -2,6 +2,7 @@
 
 TritonscopeError             a sentence for a person, with what to do
 ├── SettingsError            the configuration cannot be used at all
+├── UnusableFile             a file somebody handed in is damaged, or not what it should be
 ├── SourceError              reading one source of one server failed
 │   ├── Unreachable          refused, no route, unknown host
 │   ├── NoAnswer             connected or connecting, but no answer in time
@@ -36,6 +37,10 @@ class TritonscopeError(Exception):
 
 class SettingsError(TritonscopeError):
     """The configuration cannot be used at all."""
+
+
+class UnusableFile(TritonscopeError):
+    """A file somebody handed in is damaged, too large, or not of the kind that is read here."""
 
 
 class SourceError(TritonscopeError):

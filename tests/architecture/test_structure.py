@@ -14,11 +14,12 @@ from tools.licences import locked_names
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT_MODULES = {
     "app", "server", "settings", "runtime", "pages", "ui", "charts", "triage", "experiments", "signals",
-    "history", "collectors", "control", "signin", "telemetry", "sandbox",
+    "history", "collectors", "control", "signin", "telemetry", "sandbox", "replay",
 }  # fmt: skip
 MAY_IMPORT = {
     "settings": {"telemetry"},
     "runtime": PROJECT_MODULES - {"app", "server", "pages", "ui", "sandbox", "runtime", "signin"},
+    "replay": {"runtime", "settings", "triage", "collectors", "history", "telemetry"},
     "server": {"runtime", "settings", "signin", "telemetry"},
     "app": {"server", "ui"},
 }
