@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from control.image_input import image_array
@@ -132,6 +132,7 @@ def test_a_damaged_or_hostile_npy_is_one_sentence_and_allocates_nothing(data: by
     )
 
 
+@settings(deadline=None)
 @given(some.binary(max_size=300))
 def test_any_bytes_are_an_array_or_a_sentence(data: bytes) -> None:
     for read in (npy_array, json_array, text_array, raw_array):
@@ -142,6 +143,7 @@ def test_any_bytes_are_an_array_or_a_sentence(data: bytes) -> None:
                 assert error.sentence.startswith("IN")
 
 
+@settings(deadline=None)
 @given(some.binary(max_size=300))
 def test_any_bytes_as_a_picture_are_pixels_or_a_sentence(data: bytes) -> None:
     with pytest.raises(InvalidRequest, match="the file is not a readable picture"):
