@@ -67,10 +67,10 @@ def test_a_server_has_the_figures_of_its_gpus_and_of_no_others(tmp_path: Path, u
             },
             job("dcgm-exporter", dcgm.url, instance="node:9400"),
         ]
-        with configured(tmp_path, jobs) as prometheus:
+        with configured(tmp_path, jobs, "2s") as prometheus:
             until(prometheus.ready, 30.0)
-            until(lambda: len(prometheus.query("DCGM_FI_DEV_GPU_UTIL", time.time())) == 4, 20.0)
-            until(lambda: len(prometheus.query("nv_inference_count", time.time())) == 3, 20.0)
+            until(lambda: len(prometheus.query("DCGM_FI_DEV_GPU_UTIL", time.time())) == 4, 60.0)
+            until(lambda: len(prometheus.query("nv_inference_count", time.time())) == 3, 60.0)
             process = runtime_with(prometheus.url)
             process.start()
             try:
@@ -90,16 +90,17 @@ def _charts(process: Runtime, until: Until) -> None:
     """Also from the part of a chart that is older than the process' own memory."""
     everywhere = process.remote
     assert everywhere is not None
-    now = float(int(time.time()))
-    grid = Grid(now - 4.0, now, 2.0)
 
-    def told() -> bool:
+    def told() -> Grid | None:
+        now = float(int(time.time()))
+        grid = Grid(now - 4.0, now, 2.0)
         frame = everywhere.everywhere.gauge_range("DCGM_FI_DEV_FB_USED", ("server", "UUID"), grid)
-        return set(frame.keys) == {("t0:8002", ONE), ("t0:8002", TWO), ("t1:8002", ONE)} and bool(
-            np.isfinite(frame.values[-1]).all()
-        )
+        whole = bool(frame.keys) and bool(np.isfinite(frame.values).all())
+        keys = {("t0:8002", ONE), ("t0:8002", TWO), ("t1:8002", ONE)}
+        return grid if whole and set(frame.keys) == keys else None
 
-    until(told, 20.0)
+    grid = until(told, 60.0)
+    assert grid is not None
     frame = process.signal_range("memory_used_bytes", grid, level=Level.GPU, server="t0:8002")
     column = frame.column(("t0:8002", TWO))
     assert column is not None and column[-1] == 2000 * MIB
