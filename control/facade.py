@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from control.journal import Journal
 from control.log_level import LogReturns, set_log_level, with_before
-from control.performer import Job, Performer, Work
+from control.one_address import OneAddress
+from control.performer import Course, Job, Performer, Work
 from control.policy import Decision, Policy
 from control.ports import MemoryReader, NoFiles, NoMemory, ServerFiles, ServerReader
 from control.repair import Repairs
@@ -17,7 +18,7 @@ from control.repository_watcher import Watcher
 from control.saved_requests import SavedRequests
 from control.several import Several
 from telemetry.access import Identity
-from telemetry.actions import Action, ActionKind, Record
+from telemetry.actions import Action, ActionKind, Conclusion, Record
 from telemetry.errors import InvalidRequest, NotAllowed
 from telemetry.identity import Server
 
@@ -58,6 +59,7 @@ class Control:
         self._repository = RepositoryActions(watcher, is_sandbox, memory or NoMemory())
         self.several = Several(lambda action, by: self.perform(action, by=by))
         self.log_returns = LogReturns(self)
+        self._one_address = OneAddress()
         self._doubt = doubt or (lambda server_id: "")
         self._is_sandbox = is_sandbox
         self._reason_required = reason_required
@@ -107,13 +109,24 @@ class Control:
             action, work = with_before(action, self.policy.check(action, by=by), due), set_log_level
         if work is None:
             raise InvalidRequest(f"Nothing to do was given for this {action.kind.value}.")
+        if _changes_server(action.kind):
+            work = self._on_one_server(work)
         return self._performer.perform(action, work, by=by)
+
+    def _on_one_server(self, work: Work) -> Work:
+        """The work after a look whether its address leads to one server only."""
+
+        def checked(course: Course) -> Conclusion:
+            self._one_address.check(course.server)
+            return work(course)
+
+        return checked
 
     def _refusal(self, server_id: str, kind: ActionKind) -> str:
         """Why nothing of this kind can be sent there now, whoever asks; "" if it can."""
-        # A request that changes nothing may go to any of several servers.
-        changes = kind.changes_repository or kind is ActionKind.LOG_LEVEL
-        return self.journal.refusal() or (self._doubt(server_id) if changes else "")
+        if (reason := self.journal.refusal()) or not _changes_server(kind):
+            return reason
+        return self._doubt(server_id) or self._one_address.doubt(self.policy.server(server_id))
 
     def _check_right(self, action: Action, by: Identity) -> None:
         try:
@@ -150,3 +163,8 @@ class Control:
     def server_restarted(self, server_id: str) -> None:
         """The server may have another control mode now: let it be asked again."""
         self.policy.forget_control_mode(server_id)
+
+
+def _changes_server(kind: ActionKind) -> bool:
+    """A request that changes nothing may go to any of several servers."""
+    return kind.changes_repository or kind is ActionKind.LOG_LEVEL
