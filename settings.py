@@ -7,7 +7,6 @@ docs/settings.md is written from here by `tools.settings_file`.
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from telemetry.access import Access
 from telemetry.access_entry import access_of
 from telemetry.discovery import Discovery, discoveries_of
+from telemetry.elsewhere import SECTIONS as ELSEWHERE
+from telemetry.elsewhere import Elsewhere, elsewhere_of
 from telemetry.errors import SettingsError
 from telemetry.identity import Server
 from telemetry.journal_choice import JournalChoice, default_path, journal_of
@@ -28,8 +29,7 @@ from telemetry.prometheus_endpoint import PROMETHEUS_KEYS, PrometheusEndpoint, e
 from telemetry.rule_choice import RuleChoice
 from telemetry.saved_requests_choice import SavedRequestsChoice, saved_requests_of
 from telemetry.scrape import Notice
-from telemetry.server_entry import SERVER_KEYS, ServerEntry, metrics_base, usual_metrics_url
-from telemetry.transport import normalise_address
+from telemetry.server_entry import SERVER_KEYS, ServerEntry, sandbox_server, usual_metrics_url
 
 PREFIX = "TRITONSCOPE_"
 FILE_NAME = "tritonscope.yml"
@@ -44,7 +44,7 @@ _SECTIONS = ("servers", "discovery", "history", "slo", "rules", "journal", "acce
 """Top-level keys of the file that hold more than one value."""
 
 _WITHOUT_RESTART = ("servers", "discoveries", "notices", "file", "readable", "lines")
-_SECTION_OF = {"prometheus": "history"}
+_SECTION_OF = {"prometheus": "history", "elsewhere": "alertmanager, grafana or logs"}
 """Fields whose section of the file has another name."""
 
 VARIABLES: dict[str, str] = {
@@ -58,6 +58,7 @@ VARIABLES: dict[str, str] = {
     "JOURNAL_PATH": "file of the journal; wins over `path` of `journal:`",
     "ANONYMOUS": "role of whoever is not signed in; wins over `anonymous` of `access:`",
     "PASSWORD": "the shared password; wins over `password` of `access:`",
+    "INCIDENT": "incident file to show instead of any server, read-only; `python -m triage replay FILE` sets it",
     "SANDBOX_STATE": "state file of `python -m sandbox run`, which sets it; adds the server `sandbox`",
 }
 
@@ -86,6 +87,7 @@ class Settings(BaseSettings):
     app_host: str = Field(default="127.0.0.1", min_length=1, description="address the app listens on")
     app_port: int = Field(default=8501, ge=1, le=65535, description="port the app listens on")
     sandbox_state: Path | None = Field(default=None, description="state file of `python -m sandbox run`")
+    incident: Path | None = Field(default=None, description="incident file that is shown instead of servers")
     prometheus: InstanceOf[PrometheusEndpoint] | None = Field(
         default=None, description="where the history beyond this process is"
     )
@@ -98,6 +100,7 @@ class Settings(BaseSettings):
     )
     access: InstanceOf[Access] = Field(default_factory=Access, description="who may see and do what")
     saved_requests: InstanceOf[SavedRequestsChoice] | None = Field(default=None, description="folder")
+    elsewhere: InstanceOf[Elsewhere] = Field(default=Elsewhere(), description="alertmanager, grafana, logs")
     notices: tuple[InstanceOf[Notice], ...] = Field(default=(), description="what could not be used")
     file: Path | None = Field(default=None, description="the file they come from, whether it is there or not")
     readable: bool = Field(default=True, description="false: the file could not be read as a whole")
@@ -173,7 +176,6 @@ class _Loader:
         slo, slo_notices = objectives_of(file.name, self._section(root, "slo"))
         rules, rule_notices = rule_choices_of(file.name, self._section(root, "rules"))
         self._notices += [*slo_notices, *rule_notices]
-        access = self._access(file, root)
         state = self._variable("SANDBOX_STATE")
         journal, journal_notices = journal_of(
             file.name,
@@ -183,22 +185,27 @@ class _Loader:
             file.parent,
         )
         saved, notices = saved_requests_of(file.name, self._section(root, "saved_requests"), file.parent)
-        self._notices += [*journal_notices, *notices]
+        sections = (root.entries or {}) if root is not None else {}
+        elsewhere, elsewhere_notices = elsewhere_of(file.name, sections, self._environ, file.parent)
+        self._notices += [*journal_notices, *notices, *elsewhere_notices]
         servers = self._sandbox(Path(state)) if state else []
         servers += self._servers(entries, bool(scalars["control"]), prometheus is not None)
         if not (entries or state or discoveries or self._file_is_broken or prometheus is not None):
-            servers = self._default_server(bool(scalars["control"]))
+            usual = usual_metrics_url(DEFAULT_URL)
+            servers = [Server("127.0.0.1:8000", DEFAULT_URL, usual, control=bool(scalars["control"]))]
         return Settings(
             **scalars,
             servers=tuple(servers),
             discoveries=discoveries,
             sandbox_state=Path(state) if state else None,
+            incident=Path(self._variable("INCIDENT")) if self._variable("INCIDENT") else None,
             prometheus=prometheus,
             slo=slo,
             rules=dict(rules),
-            access=access,
+            access=self._access(file, root),
             journal=journal,
             saved_requests=saved,
+            elsewhere=elsewhere,
             notices=tuple(self._notices),
             file=file,
             readable=not self._file_is_broken,
@@ -234,7 +241,7 @@ class _Loader:
             self._file_is_broken = True
             self._note(file.name, root.line, "this file must hold settings by name, for example `servers:`")
             return None
-        self._note_unknown(file.name, root.key_lines if root else {}, (*SCALARS, *_SECTIONS))
+        self._note_unknown(file.name, root.key_lines if root else {}, (*SCALARS, *_SECTIONS, *ELSEWHERE))
         return root
 
     def _note_unknown(self, source: str, lines: Mapping[str, int], known: Iterable[str]) -> None:
@@ -379,21 +386,9 @@ class _Loader:
             servers[server.id] = server
         return list(servers.values())
 
-    def _default_server(self, control: bool) -> list[Server]:
-        return [Server("127.0.0.1:8000", DEFAULT_URL, usual_metrics_url(DEFAULT_URL), control=control)]
-
     def _sandbox(self, state: Path) -> list[Server]:
         try:
-            content = json.loads(state.read_text(encoding="utf-8"))
-            return [
-                Server(
-                    SANDBOX_ID,
-                    normalise_address(str(content["http_url"])),
-                    metrics_base(str(content["metrics_url"])),
-                    expected_server_name=str(content["server_id"]),
-                    grpc_url=str(content["grpc_url"]) if "grpc_url" in content else None,
-                )
-            ]
+            return [sandbox_server(SANDBOX_ID, state)]
         except (OSError, ValueError, KeyError, TypeError, SettingsError) as error:
             text = f"the sandbox's state cannot be read ({type(error).__name__}): there is no sandbox"
             self._note(PREFIX + "SANDBOX_STATE", None, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -51,6 +52,18 @@ def usual_metrics_url(http_url: str) -> str:
 def metrics_base(address: str) -> str:
     """Base address of a metrics page, given with or without /metrics; raises SettingsError."""
     return normalise_address(address).removesuffix("/metrics")
+
+
+def sandbox_server(server_id: str, state: Path) -> Server:
+    """The sandbox's server by its state file; OSError, ValueError, KeyError, TypeError if that is none."""
+    content = json.loads(state.read_text(encoding="utf-8"))
+    return Server(
+        server_id,
+        normalise_address(str(content["http_url"])),
+        metrics_base(str(content["metrics_url"])),
+        expected_server_name=str(content["server_id"]),
+        grpc_url=str(content["grpc_url"]) if "grpc_url" in content else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from settings import PREFIX, SCALARS, VARIABLES, Settings
 from telemetry.access_entry import ACCESS_KEYS, OIDC_KEYS, PASSWORD_KEYS, PROXY_KEYS
 from telemetry.discovery import DISCOVERY_KEYS, FILE_LABELS
+from telemetry.elsewhere import ALERTMANAGER_KEYS, GRAFANA_KEYS, LOGS_KEYS
 from telemetry.journal_choice import JOURNAL_KEYS
 from telemetry.objective import OBJECTIVE_KEYS, RULE_KEYS
 from telemetry.prometheus_endpoint import PROMETHEUS_KEYS
@@ -45,6 +46,12 @@ def render() -> str:
             *(f"| `{key}` | {text} |" for key, text in JOURNAL_KEYS.items()),
             "\n## Saved test requests (`saved_requests:`)\n\n| key | meaning |\n|---|---|",
             *(f"| `{key}` | {text} |" for key, text in SAVED_REQUESTS_KEYS.items()),
+            "\n## Alertmanager (`alertmanager:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in ALERTMANAGER_KEYS.items()),
+            "\n## Grafana (`grafana:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in GRAFANA_KEYS.items()),
+            "\n## Logs (`logs:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in LOGS_KEYS.items()),
             _ACCESS,
             "| key | meaning |\n|---|---|",
             *(f"| `{key}` | {text} |" for key, text in ACCESS_KEYS.items()),
