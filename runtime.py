@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from collectors.exporter_families import instance_of
 from collectors.plan import jobs_for
 from collectors.poller import Job, Poller
 from collectors.roster import Change, Roster
 from experiments.sandbox_files import SandboxFiles
+from history.alerts import AlertWatch
 from history.config_book import ConfigBook
 from history.drift import Drifts
 from history.events import EventLog
@@ -25,11 +24,11 @@ from history.memory_ledger import MemoryLedger
 from history.one_server import OneServer
 from history.remote import Remote
 from history.ring import Ring
+from history.with_servers import WithServers
 from settings import MIN_LIVE_INTERVALS, Settings, load_settings
 from signals.advice_book import AdviceBook
-from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
-from telemetry.scrape import Notice, Scrape, Source
+from telemetry.scrape import Notice, Scrape
 from triage.choices import unknown_choices
 from triage.figures import Figures
 from triage.happenings import Happened, Probes
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from telemetry.actions import Record
 
 
-class Runtime(WithFigures):
+class Runtime(WithServers, WithFigures):
     """One process' state; `start()` begins polling. Every method may be called from any thread."""
 
     def __init__(self, settings: Settings, *, rulebook: Rulebook | None = None) -> None:
@@ -62,6 +61,7 @@ class Runtime(WithFigures):
         )
         self.memory = MemoryLedger(self.ring, self.events, self._records, self.interval_seconds)
         self.advice = AdviceBook()
+        self.alerts = AlertWatch.of(settings.prometheus, settings.elsewhere.alertmanager)
         self.probes = Probes()
         """Where whoever sends test requests with known answers reports how they went."""
         self._happened = Happened(self.ring, self.events, self._records, self.probes)
@@ -98,6 +98,7 @@ class Runtime(WithFigures):
         if self.remote is not None:
             self.remote.start()
         self.poller.start()
+        self.alerts.start()
         if self.control is not None:
             self.control.start()
         self.roster.start(self._servers_changed)
@@ -108,29 +109,16 @@ class Runtime(WithFigures):
         if self.remote is not None:
             self.remote.stop()
         self.poller.stop()
+        self.alerts.stop()
         if self.control is not None:
             self.control.stop()
 
     # ---- what is looked at
 
     @property
-    def servers(self) -> tuple[Server, ...]:
-        """The servers that are listed now, and those that Prometheus alone knows."""
-        return self.roster.servers + (self.remote.followed if self.remote is not None else ())
-
-    @property
-    def gone(self) -> Mapping[str, float]:
-        """Unix time at which servers went that were listed within the last hour, by id."""
-        return self.roster.gone
-
-    @property
     def notices(self) -> tuple[Notice, ...]:
         """What of the settings and of the lists of servers cannot be used now."""
         return (*self.roster.notices, *self._no_rules)
-
-    def server(self, server_id: str) -> Server | None:
-        """The server of that id among `servers`, None if there is none."""
-        return next((server for server in self.servers if server.id == server_id), None)
 
     def interval_seconds(self, server: str | None = None) -> float:
         """Between two readings of a server; without one, of the one that is read least often."""
@@ -161,27 +149,6 @@ class Runtime(WithFigures):
         self.memory.accept(scrape)
 
     # ---- who is who
-
-    def server_called(self, name: str | None) -> str | None:
-        """Id of the watched server of that id, `instance` or pod; None if there is none."""
-        for server in self.servers:
-            if name in (server.id, instance_of(server), dict(server.match).get("pod", server.id)):
-                return server.id
-        return None
-
-    def is_sandbox(self, server_id: str) -> bool:
-        """True if `GET /v2` last answered with the random id this run gave its own tritonserver."""
-        server = self.server(server_id)
-        if server is None or server.expected_server_name is None:
-            return False
-        scrape = self.ring.last(server_id, Source.METADATA)
-        payload = scrape.payload if scrape is not None else None
-        return isinstance(payload, ServerMetadata) and payload.name == server.expected_server_name
-
-    def _may_write_unasked(self, server_id: str) -> bool:
-        """As `is_sandbox`, and it still answers so: another server may listen there after an outage."""
-        latest = self.ring.latest(server_id, Source.METADATA)
-        return latest is not None and latest.ok and self.is_sandbox(server_id)
 
     def records(self, server: str | None = None, model: str | None = None) -> tuple[Record, ...]:
         """What was done through this process, newest first: of a server and a model if given."""
