@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from sandbox import free_ports
 from sandbox.laboratory.command import SITUATIONS, chosen
-from sandbox.laboratory.lab import Servers
+from sandbox.laboratory.lab import Lab, Servers
+from sandbox.laboratory.model_files import Model
 from sandbox.laboratory.situation import WITHIN_SECONDS, Kind, play
+from triage.__main__ import main as triage
 
 pytestmark = pytest.mark.integration
 
@@ -46,6 +49,36 @@ def test_a_fault_is_named_first_and_nothing_else_is(servers: Servers, name: str)
 def test_nothing_is_said_where_nothing_is_wrong(servers: Servers, name: str) -> None:
     outcome = play(SITUATIONS[name], servers, minutes=HEALTHY_MINUTES)
     assert outcome.others == {}
+
+
+def test_the_command_says_the_same_of_a_live_server(
+    servers: Servers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [server] = servers.plain(1)
+    lab = Lab([server])
+    command = ["--url", server.http_url, "--metrics-url", server.metrics_url.removesuffix("/metrics")]
+    try:
+        lab.add(Model("sound"))
+        lab.clients("sound", 1, per_second=5.0)
+        assert triage([*command, "--window", "3"]) == 0
+        assert capsys.readouterr().out.startswith("Nothing is wrong: 1 of 1 model loaded")
+        lab.place(Model("broken"))
+        lab.switch("broken", "broken", "missing weights file on purpose")
+        lab.load("broken")
+        assert triage([*command, "--window", "3", "--json"]) == 1
+        data = json.loads(capsys.readouterr().out)
+        assert [one["sentence"] for one in data["findings"]] == [
+            "broken failed to load: RuntimeError: missing weights file on purpose."
+        ]
+        assert [row["model"] for row in data["models"] if row["state"] == "READY"] == ["sound"]
+    finally:
+        lab.close()
+
+
+def test_the_command_cannot_judge_who_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    [port] = free_ports(1)
+    assert triage(["--url", f"127.0.0.1:{port}", "--metrics-url", f"127.0.0.1:{port}"]) == 2
+    assert "is not reachable" in capsys.readouterr().err
 
 
 def test_the_laboratory_has_what_the_benchmark_promises() -> None:
