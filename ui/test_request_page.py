@@ -80,7 +80,7 @@ def _request_page() -> None:
     panel(
         div(
             "How much does it carry? ",
-            link("Load runs", "load_runs", same),
+            link("Load runs", "load_runs", same, style="color:var(--st-link-color);text-decoration:underline"),
             span(": serial against concurrent, a sweep over concurrency, configurations side by side."),
             class_="ts-faint", style="margin-top:1rem",
         ),
