@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from collectors.alertmanager import AlertmanagerReader
 from history.promapi import PrometheusApi, PromSeries
 from history.protocol import Grid
 from telemetry.alerts import Alert, AlertState
+from telemetry.elsewhere import AlertmanagerEndpoint
 from telemetry.errors import SourceError
+from telemetry.prometheus_endpoint import PrometheusEndpoint
 
 READ_SECONDS = 15.0
 BACK_SECONDS = 6 * 3600.0
@@ -58,6 +61,16 @@ class AlertWatch:
         self._parts: dict[str, tuple[Alert, ...]] = {}
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @classmethod
+    def of(
+        cls, prometheus: PrometheusEndpoint | None, alertmanager: AlertmanagerEndpoint | None
+    ) -> AlertWatch:
+        """The watch of what the settings name."""
+        return cls(
+            PrometheusApi(prometheus) if prometheus is not None else None,
+            AlertmanagerReader(alertmanager) if alertmanager is not None else None,
+        )
 
     @property
     def configured(self) -> bool:

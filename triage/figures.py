@@ -229,11 +229,12 @@ class Figures:
             history_from=span[0] if span is not None else None,
             choices=self._choices,
             objectives=self._objectives,
-            happenings=self._happenings(),
+            happenings=self.happenings(),
             distant=self.distant(),
         )
 
-    def _happenings(self) -> Happenings:
+    def happenings(self) -> Happenings:
+        """What happened besides numbers within the last hour."""
         return self._happened.now(self.inventory(), self._clock()) if self._happened else Happenings()
 
     def distant(self) -> History | None:

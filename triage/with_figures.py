@@ -11,6 +11,7 @@ from triage.budget import Budgets
 from triage.context import ServerCoverage
 from triage.figures import Effort, Figures, Narrowing
 from triage.finding import Judgement
+from triage.happenings import Happenings
 from triage.verdict import Clock, Verdict, local_clock
 
 
@@ -39,6 +40,10 @@ class WithFigures:
     def judgement(self) -> Judgement:
         """The findings of triage, most harmful first."""
         return self._figures.judgement()
+
+    def happenings(self) -> Happenings:
+        """What happened besides numbers within the last hour: events, actions, changed configurations."""
+        return self._figures.happenings()
 
     def budgets(self) -> Budgets:
         """How the objectives of `slo:` fared within the last hour, by model."""
