@@ -16,6 +16,8 @@ from ui.panel import panel
 from ui.person import me
 from ui.view import View
 
+_LINK = "color:var(--st-link-color);text-decoration:underline"
+
 
 def _answer() -> None:
     view = View.take()
@@ -80,7 +82,7 @@ def _request_page() -> None:
     panel(
         div(
             "How much does it carry? ",
-            link("Load runs", "load_runs", same, style="color:var(--st-link-color);text-decoration:underline"),
+            link("Load runs", "load_runs", same, style=_LINK),
             span(": serial against concurrent, a sweep over concurrency, configurations side by side."),
             class_="ts-faint", style="margin-top:1rem",
         ),
