@@ -22,6 +22,8 @@ BUSY_RATIO = 0.3
 DEFAULT_ERROR_RATIO = 0.10
 TRAFFIC_ERROR_RATIO = 0.10
 """The number of clients that wait is inferred, not counted."""
+MAX_MODEL_ERROR_RATIO = 0.30
+"""Where the simulation is further than this from the queue that was measured, nothing is promised."""
 LEAST_GAIN_RATIO = 0.10
 """Smaller gains are within the error and not advised."""
 INSTANCES_MORE = (0, 1, 2)
@@ -114,6 +116,11 @@ class Advice:
     saturated: bool
     model_error_ratio: float | None
     proposals: tuple[Proposal, ...]
+
+    @property
+    def trusted(self) -> bool:
+        """False where the simulation of what is in force does not have the queue that was measured."""
+        return self.model_error_ratio is None or self.model_error_ratio <= MAX_MODEL_ERROR_RATIO
 
     @property
     def aim(self) -> Aim:

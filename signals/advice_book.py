@@ -48,8 +48,15 @@ class AdviceBook:
                 self._given.pop(next(iter(self._given)))
             self._given[key] = (at, advice)
 
+    def last(self, key: ModelKey) -> Advice | None:
+        """The last advice for a model, whatever its configuration was then."""
+        with self._lock:
+            given = self._given.get(key)
+        return given[1] if given is not None else None
+
     def prediction(self, key: ModelKey, now: BatcherConfig, at: float) -> Prediction | None:
-        """What the last advice says of the configuration now in force; None if it has not changed.
+        """What the last advice says of the configuration now in force; None if it has not changed, or if that
+        advice promised nothing.
 
         Made at the first call after the change, from the traffic before it.
         """
@@ -58,7 +65,7 @@ class AdviceBook:
             if known is not None and known.promised.config == now:
                 return known
             given = self._given.get(key)
-        if given is None or given[1].now == now:
+        if given is None or given[1].now == now or not given[1].trusted:
             return None
         made = Prediction(given[0], at, given[1], predict(given[1], now))
         with self._lock:

@@ -22,8 +22,6 @@ from ui.view import View
 
 KEEP_SECONDS = 30.0
 """An advice takes a good part of a second: it is worked out anew so often at most, for all viewers."""
-MAX_MODEL_ERROR = 0.30
-"""Where the simulation is further than this from the queue that was measured, nothing is promised."""
 _NOTE = "simulated from what executions took and the last minutes' traffic"
 _lock = threading.Lock()
 _kept: dict[tuple[ModelKey, BatcherConfig], tuple[float, Advice]] = {}
@@ -35,9 +33,12 @@ def advice_card(view: View, facts: ModelFacts) -> Html | None:
     if now is None:
         return None
     fitted, sizes = batch_time(view, facts.key)
-    if fitted is None:
-        return section("Advice", div(_unfitted(sizes, now), class_="ts-faint"))
     checked = _checked(view, facts.key, now)
+    if fitted is None and (last := runtime.current().advice.last(facts.key)) is not None:
+        # A reload begins the counting anew; how long an execution takes has not changed by another delay.
+        fitted = last.time
+    if fitted is None:
+        return section("Advice", div(_unfitted(sizes, now), class_="ts-faint"), checked)
     advice = _advice(view, facts.key, now, fitted)
     if advice is None:
         why = f"No request in the last {TRAFFIC_SECONDS / 60:.0f} minutes: advice rests on traffic."
@@ -115,12 +116,11 @@ def _grouped(group: int) -> str:
 
 
 def _proposals(advice: Advice, view: View, facts: ModelFacts) -> list[Html]:
-    off = advice.model_error_ratio
-    if off is not None and off > MAX_MODEL_ERROR:
+    if not advice.trusted:
+        off = human(advice.model_error_ratio, Unit.RATIO)
         words = (
-            f"The simulation is {human(off, Unit.RATIO)} off the measured queue: requests come otherwise "
-            "than assumed, or something else keeps them waiting (a busy machine, other models). "
-            "Nothing is promised."
+            f"The simulation is {off} off the measured queue: requests come otherwise than assumed, or "
+            "something else keeps them waiting (a busy machine, other models). Nothing is promised."
         )
         return [div(words, class_="ts-faint")]
     if not advice.proposals:

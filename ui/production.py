@@ -14,8 +14,8 @@ from ui.view import View
 
 FIT_SECONDS = 3600.0
 """Executions of so long ago still tell how long an execution takes."""
-TRAFFIC_SECONDS = 600.0
-"""Arrivals and queue are those of the last ten minutes, or since the configuration changed."""
+TRAFFIC_SECONDS = 300.0
+"""Arrivals and queue are those of the last five minutes, or since the configuration changed."""
 LEAST_TRAFFIC_SECONDS = 30.0
 
 

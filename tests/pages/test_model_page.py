@@ -185,11 +185,15 @@ def test_a_version_that_went_away_gives_way_to_the_highest_ready_one() -> None:
     assert pick(rows, "gone", "1") is None
 
 
-def test_memory_says_who_could_tell_and_advice_promises_nothing_it_cannot_explain(open_page) -> None:
+def test_memory_says_who_could_tell_and_advice_what_it_rests_on(open_page) -> None:
     page = open_page(small_repository(), "model", model="fast_add")
     words = page.words("memory")
     assert "Nothing tells. ONNX Runtime and TensorRT report it" in words
-    assert "An execution takes" in words and "Taken as random arrivals" in words
-    # The saved clients wait for their answers and come together: random arrivals do not explain their queue.
-    assert "Nothing is promised." in words
-    assert "max_queue_delay_microseconds" not in words
+    # Both executed sizes took 360 us.
+    assert "An execution takes 360 µs + 0 s a row (sizes 3 to 4)." in words
+    assert "Taken as" in words and "measured 263 µs." in words
+
+
+def test_an_ensemble_has_no_memory_and_no_advice_of_its_own(open_page) -> None:
+    words = open_page(small_repository(), "model", model="pipeline").words("memory")
+    assert "Memory" not in words and "Advice" not in words

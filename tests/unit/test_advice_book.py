@@ -35,7 +35,10 @@ def test_while_the_configuration_stays_there_is_nothing_to_check() -> None:
     made = book()
     assert made.prediction(KEY, ALONE, 110.0) is None
     assert made.checked(KEY, ALONE, observed(ALONE), 110.0) is None
-    assert made.prediction(ModelKey("a", "other", "1"), BATCHING, 110.0) is None
+    other = ModelKey("a", "other", "1")
+    assert made.prediction(other, BATCHING, 110.0) is None
+    last = made.last(KEY)
+    assert last is not None and last.now == ALONE and made.last(other) is None
 
 
 def test_the_change_is_predicted_from_the_traffic_before_it_and_held_against_what_follows() -> None:
@@ -58,6 +61,15 @@ def test_a_promise_that_did_not_come_true_is_said_to() -> None:
         KEY, BATCHING, replace(half, requests_per_second=half.requests_per_second / 2), 150.0
     )
     assert found is not None and not found.check.within
+
+
+def test_advice_that_promised_nothing_is_not_held_to_it() -> None:
+    made = AdviceBook()
+    odd = replace(observed(ALONE), queue_us_mean=5_000_000.0)
+    advice = advise(TIME, ALONE, odd)
+    assert not advice.trusted
+    made.give(KEY, advice, 100.0)
+    assert made.prediction(KEY, BATCHING, 120.0) is None
 
 
 def test_new_advice_does_not_undo_the_check_of_the_change_before() -> None:
