@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collectors.poller import Job
+from history.alerts import AlertsSeen, AlertWatch
 from history.drift import Drifts
 from runtime import Runtime
 from settings import Settings
@@ -27,6 +29,14 @@ def replayed(path: Path, settings: Settings) -> Replay:
     return Replay(Opened(read(path)), settings)
 
 
+class _AlertsThen(AlertWatch):
+    """The alerts as they were."""
+
+    def __init__(self, then: AlertsSeen) -> None:
+        super().__init__(None, None)
+        self._seen = then
+
+
 class Replay(Runtime):
     """A `Runtime` without poller, control and Prometheus; its clock stands at the time of the capture."""
 
@@ -36,6 +46,7 @@ class Replay(Runtime):
         self.ring, self.events, self.memory = opened.ring, opened.events, opened.memory
         self.probes, self._configs, self._happened = opened.probes, opened.configs, opened.happened
         self._figures = opened.figures
+        self.alerts = _AlertsThen(opened.incident.facts.alerts)
         self.drifts = Drifts(
             opened.configs,
             opened.events,
@@ -117,6 +128,7 @@ def _settings(manifest: Manifest, settings: Settings) -> Settings:
             "control": False,
             "sandbox_state": None,
             "prometheus": None,
+            "elsewhere": replace(settings.elsewhere, alertmanager=None),
             "saved_requests": None,
             "slo": manifest.objectives,
             "rules": dict(manifest.choices),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collectors.plan import jobs_for
@@ -32,7 +34,8 @@ from telemetry.scrape import Notice, Scrape
 from triage.choices import unknown_choices
 from triage.figures import Figures
 from triage.happenings import Happened, Probes
-from triage.incident import Manifest, Sources
+from triage.incident import Manifest, Sources, take
+from triage.incident_file import save
 from triage.rulebook import Rulebook, load_rulebook
 from triage.with_figures import WithFigures
 
@@ -171,8 +174,9 @@ class Runtime(WithServers, WithFigures):
 
     def sources(self) -> Sources:
         """Where everything is that an incident is made of."""
-        prometheus, access = self.settings.prometheus, self.settings.access
-        secrets = [*(prometheus.headers.values() if prometheus is not None else ())]
+        access = self.settings.access
+        endpoints = (self.settings.prometheus, self.settings.elsewhere.alertmanager)
+        secrets = [value for one in endpoints if one is not None for value in one.headers.values()]
         if access.password is not None:
             secrets.append(access.password.value)
         if access.oidc is not None:
@@ -191,7 +195,22 @@ class Runtime(WithServers, WithFigures):
             objectives=self.settings.slo,
             distant=self._figures.distant(),
             secrets=tuple(secrets),
+            alerts=self.alerts.seen,
         )
+
+    def capture(
+        self,
+        path: Path,
+        *,
+        minutes: float | None = None,
+        sees: Callable[[str], bool] = lambda _server: True,
+        details: Callable[[str], bool] = lambda _server: True,
+    ) -> None:
+        """Write an incident file of the last `minutes`, None = all that is held; see `triage.incident.take`.
+
+        Raises TritonscopeError if there is nothing to write.
+        """
+        save(take(self.sources(), self.clock(), minutes=minutes, sees=sees, details=details), path)
 
     # ---- health
 
@@ -269,9 +288,18 @@ def current() -> Runtime:
     global _process
     with _process_lock:
         if _process is None:
-            _process = Runtime(load_settings())
+            _process = _of(load_settings())
             _process.start()
         return _process
+
+
+def _of(settings: Settings) -> Runtime:
+    """A process that reads servers, or one that shows an incident file; then raises UnusableFile."""
+    if settings.incident is None:
+        return Runtime(settings)
+    from replay import replayed
+
+    return replayed(settings.incident, settings)
 
 
 def install(runtime: Runtime) -> None:

@@ -2,6 +2,8 @@
 
 GET /healthz        `{status, poller_age_seconds, servers: {id: last_success_age_seconds}}`; 503 when dead
 GET /metrics        the app's own metrics for Prometheus
+GET /incident.zip   an incident file: of `?minutes=` (default: all that is held), of one `?server=`
+GET /incident.html  its summary for a ticket
 GET /plotly.min.js  the script that live charts are drawn with, from the plotly package
 /sign-in, /sign-out who one is and what one may do; before everything stands `signin.gate.Gate`
 """
@@ -13,6 +15,11 @@ import gc
 import importlib
 import json
 import secrets
+import shutil
+import tempfile
+import threading
+import time
+import zipfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +30,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.background import BackgroundTask
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -38,6 +46,7 @@ from signin.tickets import PROCESS_TICKETS
 from signin.visitors import Claims, Visitors
 from telemetry import own_families as own
 from telemetry.catalogue import Kind
+from telemetry.errors import TritonscopeError
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _WARM = ("numpy", "pandas", "pyarrow", "streamlit.dataframe_util", "tritonclient.http")
@@ -66,6 +75,8 @@ def routes() -> list[Route]:
         Route("/healthz", _healthz),
         Route("/metrics", _metrics),
         Route("/plotly.min.js", _plotly),
+        Route("/incident.zip", _incident),
+        Route("/incident.html", _incident),
         *_FORMS.routes(),
     ]
 
@@ -138,6 +149,51 @@ def _metrics(request: Request) -> Response:
     if not process.settings.access.metrics_open and len(_sees(request)) < len(process.servers):
         return Response("These figures are for people who may view every server.\n", status_code=403)
     return Response(own_metrics(runtime.current()), media_type=METRICS_CONTENT_TYPE)
+
+
+_capturing = threading.Lock()
+
+
+def _incident(request: Request) -> Response:
+    """An incident file, or its summary, of the servers that whoever asks may view."""
+    minutes, wanted = _minutes(request.query_params.get("minutes")), request.query_params.get("server")
+    if minutes is None and "minutes" in request.query_params:
+        return Response("minutes must be a number above 0.\n", status_code=400)
+    process = runtime.current()
+    person = _visitors().of(Connection.of(request.scope)).identity(process.settings.access)
+    folder = Path(tempfile.mkdtemp(prefix="tritonscope-incident-"))
+    ended = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
+    if not _capturing.acquire(blocking=False):
+        return Response("Another incident file is being written: try again.\n", 503, background=ended)
+    try:
+        process.capture(
+            folder / "incident.zip",
+            minutes=minutes,
+            sees=lambda server: wanted in (None, "", server) and person.sees(server),
+            details=person.sees_details,
+        )
+    except TritonscopeError as error:
+        return Response(f"{error.sentence}\n", 409, background=ended)
+    finally:
+        _capturing.release()
+    at = time.strftime("%Y%m%d-%H%M%S", time.gmtime(process.clock()))
+    headers = {"Cache-Control": "no-store"}
+    if request.url.path.endswith(".html"):
+        with zipfile.ZipFile(folder / "incident.zip") as archive:
+            page = archive.read("summary.html")
+        headers["Content-Disposition"] = f'attachment; filename="tritonscope-incident-{at}.html"'
+        return Response(page, 200, headers, "text/html; charset=utf-8", ended)
+    name = f"tritonscope-incident-{at}.zip"
+    path = folder / "incident.zip"
+    return FileResponse(path, 200, headers, "application/zip", ended, filename=name)
+
+
+def _minutes(text: str | None) -> float | None:
+    try:
+        minutes = float(text or "")
+    except ValueError:
+        return None
+    return minutes if 0 < minutes < 1e6 else None
 
 
 def plotly_script() -> Path:
@@ -240,6 +296,9 @@ def _counted(of: own.OwnFamily, rows: Iterable[tuple[str, ...]]) -> Metric:
 def serve(app: str) -> None:
     """Run the ASGI app `module:name` on the host and port of the settings until it is ended."""
     uvicorn: Any = importlib.import_module("uvicorn")
-    settings = runtime.current().settings
+    try:
+        settings = runtime.current().settings
+    except TritonscopeError as error:
+        raise SystemExit(error.sentence) from error
     # Who connects must stay known: with proxy headers, an address is whatever a header says.
     uvicorn.run(app, host=settings.app_host, port=settings.app_port, log_level="warning", proxy_headers=False)

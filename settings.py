@@ -58,7 +58,7 @@ VARIABLES: dict[str, str] = {
     "JOURNAL_PATH": "file of the journal; wins over `path` of `journal:`",
     "ANONYMOUS": "role of whoever is not signed in; wins over `anonymous` of `access:`",
     "PASSWORD": "the shared password; wins over `password` of `access:`",
-    "INCIDENT": "incident file to show instead of any server, read-only; `python -m triage replay FILE` sets it",
+    "INCIDENT": "incident file to show instead of servers, read-only; `python -m triage replay FILE` sets it",
     "SANDBOX_STATE": "state file of `python -m sandbox run`, which sets it; adds the server `sandbox`",
 }
 

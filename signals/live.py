@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
 
@@ -17,7 +18,7 @@ from history.ring import Ring
 from signals.evaluate import report_of
 from signals.report import Report
 from telemetry.identity import Server
-from telemetry.scrape import FloatArray, Source
+from telemetry.scrape import FloatArray, Scrape, Sink, Source
 from telemetry.transport import Transport, host_of, normalise_address
 
 METRICS_PORT = 8002
@@ -62,9 +63,14 @@ def measure(server: Server, window_seconds: float, *, timeout_seconds: float = 3
     return watch(server, window_seconds, timeout_seconds=timeout_seconds).report()
 
 
-def watch(server: Server, window_seconds: float, *, timeout_seconds: float = 3.0) -> Watched:
-    """Ask the server for one window. What could not be read is told when it is reported on."""
-    ring = Ring()
+def watch(
+    server: Server, window_seconds: float, *, timeout_seconds: float = 3.0, also: Sequence[Sink] = ()
+) -> Watched:
+    """Ask the server for one window; every reading also goes to `also`.
+
+    What could not be read is told when it is reported on.
+    """
+    ring = _Read(also)
     transport = Transport(server, timeout_seconds=timeout_seconds)
     interval = min(_LONGEST_INTERVAL_SECONDS, window_seconds / _INTERVALS)
     _watch(ring, _repeated(server, transport, timeout_seconds), window_seconds, interval)
@@ -72,6 +78,19 @@ def watch(server: Server, window_seconds: float, *, timeout_seconds: float = 3.0
         _read(ring, collector)
     _read_configs(ring, server, transport, timeout_seconds)
     return Watched(server, ring, interval)
+
+
+class _Read(Ring):
+    """A ring that passes on what it took."""
+
+    def __init__(self, also: Sequence[Sink]) -> None:
+        super().__init__()
+        self._also = also
+
+    def accept(self, scrape: Scrape) -> None:
+        super().accept(scrape)
+        for sink in self._also:
+            sink.accept(scrape)
 
 
 def _watch(ring: Ring, collectors: list[Collector], window_seconds: float, interval: float) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 import requests
@@ -152,6 +153,29 @@ class Transport:
                 yield from _lines(response, url)
         except _FOREIGN as error:
             raise source_error(error, url, limit) from error
+
+    def download(self, url: str, path: Path, *, timeout_seconds: float, limit_bytes: int) -> None:
+        """GET into a file as it arrives; the time-out is for connecting and for every wait.
+
+        Raises SourceError unless the status is 200, and for more than `limit_bytes`.
+        """
+        try:
+            with self._session().get(
+                url, headers=self._headers(url), timeout=timeout_seconds, stream=True, allow_redirects=False
+            ) as response:
+                if response.status_code != 200:
+                    text = _body(response, url, timeout_seconds, time.monotonic() + timeout_seconds)
+                    _checked(
+                        Answer(response.status_code, response.headers.get("Content-Type", ""), text), url
+                    )
+                size = 0
+                with path.open("wb") as file:
+                    while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
+                        size += file.write(chunk)
+                        if size > limit_bytes:
+                            raise WrongContent(f"{host_of(url)} sends more than {limit_bytes >> 20} MiB")
+        except _FOREIGN as error:
+            raise source_error(error, url, timeout_seconds) from error
 
     def close(self) -> None:
         """Close the calling thread's connections."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 
+from history.alerts import AlertsSeen
 from history.config_book import ConfigBook, KnownConfig
 from history.events import EventLog, EventState
 from history.memory_changes import MemoryChange
@@ -52,6 +53,7 @@ class Sources:
     objectives: tuple[Objective, ...] = ()
     distant: History | None = None
     secrets: tuple[str, ...] = ()
+    alerts: Callable[[], AlertsSeen] = AlertsSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Facts:
     records: tuple[Record, ...]
     probes: tuple[ProbeResult, ...]
     coverage: tuple[ServerCoverage, ...]
+    alerts: AlertsSeen = field(default_factory=AlertsSeen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,7 @@ def _facts(sources: Sources, ids: Collection[str], since: float, details: Callab
         tuple(records),
         tuple(one for one in sources.probes.results().values() if one.server in ids),
         tuple(one for one in sources.coverage() if one.server in ids),
+        sources.alerts() if len(ids) == len(sources.watch.servers) else AlertsSeen(),
     )
 
 

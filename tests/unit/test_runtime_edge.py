@@ -114,5 +114,5 @@ def test_plotlys_script_is_the_one_of_the_package() -> None:
 
 def test_the_addresses() -> None:
     assert sorted({route.path for route in server.routes()}) == [
-        "/healthz", "/metrics", "/plotly.min.js", "/sign-in", "/sign-out",
+        "/healthz", "/incident.html", "/incident.zip", "/metrics", "/plotly.min.js", "/sign-in", "/sign-out",
     ]  # fmt: skip
