@@ -8,18 +8,15 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
 
 from control.performer import Course
+from control.ports import Writes
 from control.wording import source_sentence
 from telemetry.access import PROCESS
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
 from telemetry.errors import ControlError, InvalidRequest, SourceError, WrongContent
 from telemetry.identity import Server
 from telemetry.transport import Transport, host_of
-
-if TYPE_CHECKING:
-    from control.facade import Control
 
 CALL_SECONDS = 5.0
 MAX_VERBOSE = 9
@@ -142,7 +139,7 @@ class LogReturns:
     the app does not forget it.
     """  # fmt: skip
 
-    def __init__(self, control: Control, *, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, control: Writes, *, look_seconds: float = LOOK_SECONDS) -> None:
         self._control = control
         self._look_seconds = look_seconds
         self._tried: set[int] = set()

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from telemetry.access import Identity
+from telemetry.actions import Action, ActionKind, Record
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
 from telemetry.memory import MemoryReading
+
+if TYPE_CHECKING:
+    from control.journal import Journal
+    from control.performer import Job
+    from control.policy import Decision
 
 
 class IndexReader(Protocol):
@@ -65,3 +72,21 @@ class NoMemory:
 
     def memory(self, server_id: str) -> MemoryReading | None:
         """Not reported."""
+
+
+class Writes(Protocol):
+    """The part of `control.facade.Control` that the process' own repairs and returns go through."""
+
+    journal: Journal
+
+    def decide(self, server_id: str, kind: ActionKind, model: str = "", *, by: Identity) -> Decision:
+        """May this be done?"""
+        ...
+
+    def perform(self, action: Action, *, by: Identity) -> Job:
+        """Begin an action; raises a ControlError when nothing was begun."""
+        ...
+
+    def records(self) -> tuple[Record, ...]:
+        """What was done, newest first."""
+        ...

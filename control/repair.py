@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
 
-from control.ports import ServerReader
+from control.ports import ServerReader, Writes
 from control.restoration import PendingRestoration
 from telemetry.access import PROCESS
 from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.errors import AlreadyRunning, ControlError, SourceError
 from telemetry.facts import IndexEntry, ModelState
-
-if TYPE_CHECKING:
-    from control.facade import Control
 
 EVERY_SECONDS = 2.0
 _log = logging.getLogger(__name__)
@@ -27,7 +23,7 @@ class Repairs:
     """
 
     def __init__(
-        self, control: Control, reader: ServerReader, *, every_seconds: float = EVERY_SECONDS
+        self, control: Writes, reader: ServerReader, *, every_seconds: float = EVERY_SECONDS
     ) -> None:
         self._control = control
         self._reader = reader

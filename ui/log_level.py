@@ -10,8 +10,8 @@ import runtime
 from control.log_level import MAX_VERBOSE, LogLevel, due_at, level_of, log_level_action, read_log_level
 from telemetry.actions import Action
 from telemetry.errors import TritonscopeError
-from ui.confirm import decide
 from ui.confirm_facts import Asked
+from ui.decide import decide
 from ui.format import clock
 from ui.html import div, tag
 from ui.panel import panel

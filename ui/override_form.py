@@ -15,8 +15,8 @@ from telemetry.actions import Action, ActionKind
 from telemetry.config_diff import shown
 from telemetry.errors import InvalidRequest, TritonscopeError
 from telemetry.facts import ModelConfig
-from ui.confirm import decide
 from ui.confirm_facts import Asked, traffic
+from ui.decide import decide
 from ui.html import Html, div, span, tag
 from ui.override_fields import override_fields
 from ui.panel import panel
