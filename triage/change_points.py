@@ -23,6 +23,8 @@ LEAST_DEVIATIONS = 3.0
 """And by so many deviations of the noise on both sides. A slope has 2.7: it is no step."""
 LEAST_RANK_SUM = 1.7
 """Largest cumulative sum of ranks in units of its own deviation: 99.4 % of pure noise stays below."""
+LEAST_BEYOND = 0.75
+"""So large a share of each side must lie on its own side of the middle: a burst at an edge does not."""
 _MAD_TO_DEVIATION = 1.4826
 LEAD_SECONDS = 180.0
 """What was done so long before a change may be why."""
@@ -89,6 +91,11 @@ class _Limits:
         old, new = float(np.median(before)), float(np.median(now))
         step = abs(new - old)
         if step <= 0.0 or step < self.least or step < self.share * abs(old):
+            return None
+        middle = (old + new) / 2.0
+        if min(np.mean((before < middle) == (old < middle)), np.mean((now < middle) == (new < middle))) < (
+            LEAST_BEYOND
+        ):
             return None
         noise = max(_deviation(before, old), _deviation(now, new), self.noise)
         deviations = step / noise if noise > 0.0 else float("inf")
