@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collectors.reading import Reading, base_url, decode_json, listing, mapping, timed, words, wrong_shape
+from collectors.reading import OneCall, Reading, base_url, decode_json, listing, mapping, words, wrong_shape
 from telemetry.facts import ServerMetadata
 from telemetry.identity import Server
-from telemetry.scrape import Scrape, Source
+from telemetry.scrape import Source
 from telemetry.transport import Transport, host_of
 
 
-class MetadataCollector:
+class MetadataCollector(OneCall):
     """Reads `GET /v2`; the payload is a `ServerMetadata`."""
 
     source = Source.METADATA
-
-    def __init__(self, server: Server, transport: Transport, *, timeout_seconds: float) -> None:
-        self.server = server
-        self._transport = transport
-        self._timeout_seconds = timeout_seconds
-
-    def collect(self) -> Scrape:
-        """One reading."""
-        return timed(self.server, self.source, self._read)
 
     def _read(self) -> Reading:
         return Reading(read_metadata(self.server, self._transport, self._timeout_seconds))

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collectors.exposition import MetricsPage, SeriesCache, not_metrics, read_page, sniff
-from collectors.reading import Reading, timed
+from collectors.reading import OneCall, Reading
 from telemetry.errors import NotFound, SourceError
 from telemetry.identity import Server
-from telemetry.scrape import Scrape, Source
+from telemetry.scrape import Source
 from telemetry.transport import Answer, Transport
 
 METRICS_PATH = "/metrics"
 
 
-class MetricsPageCollector:
+class MetricsPageCollector(OneCall):
     """Reads `metrics_url`/metrics; the payload is a `MetricsPage`. One instance per thread."""
 
     source = Source.METRICS
 
     def __init__(self, server: Server, transport: Transport, *, timeout_seconds: float) -> None:
-        self.server = server
-        self._transport = transport
-        self._timeout_seconds = timeout_seconds
+        super().__init__(server, transport, timeout_seconds=timeout_seconds)
         self._cache = SeriesCache()
-
-    def collect(self) -> Scrape:
-        """One reading of the page."""
-        return timed(self.server, self.source, self._read)
 
     def _read(self) -> Reading:
         answer = _ask(self.server, self._transport, self._timeout_seconds)

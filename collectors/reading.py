@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import abc
 import json
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from telemetry.errors import SourceError, WrongContent
 from telemetry.identity import Server
 from telemetry.scrape import Notice, Samples, Scrape, Source
+from telemetry.transport import Transport
 
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 _SMALLEST, _LARGEST = -(2**63), 2**64 - 1
@@ -41,6 +43,24 @@ class Reading:
     samples: Samples = field(default_factory=Samples.empty)
     notices: tuple[Notice, ...] = ()
     raw: str | None = field(default=None, repr=False)
+
+
+class OneCall(abc.ABC):
+    """A collector that reads its source with one call: `_read` makes it, or raises SourceError."""
+
+    source: ClassVar[Source]
+
+    def __init__(self, server: Server, transport: Transport, *, timeout_seconds: float) -> None:
+        self.server = server
+        self._transport = transport
+        self._timeout_seconds = timeout_seconds
+
+    def collect(self) -> Scrape:
+        """One reading."""
+        return timed(self.server, self.source, self._read)
+
+    @abc.abstractmethod
+    def _read(self) -> Reading: ...
 
 
 def timed(server: Server, source: Source, read: Callable[[], Reading]) -> Scrape:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collectors.reading import Reading, base_url, decode_json, mapping, timed, words, wrong_shape
+from collectors.reading import OneCall, Reading, base_url, decode_json, mapping, words, wrong_shape
 from telemetry.facts import IndexEntry, ModelState
 from telemetry.identity import Server
-from telemetry.scrape import Notice, Samples, Scrape, Series, Source
+from telemetry.scrape import Notice, Samples, Series, Source
 from telemetry.transport import Transport, host_of
 
 SOURCE_NAME = "repository index"
@@ -19,19 +19,10 @@ _STATES = {
 }
 
 
-class IndexCollector:
+class IndexCollector(OneCall):
     """Reads the repository index; the payload is a tuple of `IndexEntry`."""
 
     source = Source.INDEX
-
-    def __init__(self, server: Server, transport: Transport, *, timeout_seconds: float) -> None:
-        self.server = server
-        self._transport = transport
-        self._timeout_seconds = timeout_seconds
-
-    def collect(self) -> Scrape:
-        """One reading."""
-        return timed(self.server, self.source, self._read)
 
     def _read(self) -> Reading:
         text = _ask(self.server, self._transport, self._timeout_seconds)

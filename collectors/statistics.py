@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from collectors.reading import (
+    OneCall,
     Reading,
     base_url,
     decode_json,
     listing,
     mapping,
-    timed,
     whole,
     words,
     wrong_shape,
@@ -21,26 +21,17 @@ from collectors.reading import (
 from telemetry.catalogue import MEMORY_REPORTED
 from telemetry.facts import BatchSizeStatistics, DurationTotals, MemoryUse, ModelStatistics
 from telemetry.identity import Server
-from telemetry.scrape import Notice, Samples, Scrape, Series, Source
+from telemetry.scrape import Notice, Samples, Series, Source
 from telemetry.transport import Transport, host_of
 from telemetry.units import us_from_ns
 
 SOURCE_NAME = "statistics"
 
 
-class StatisticsCollector:
+class StatisticsCollector(OneCall):
     """Reads the statistics of all models in one call; the payload is a tuple of `ModelStatistics`."""
 
     source = Source.STATISTICS
-
-    def __init__(self, server: Server, transport: Transport, *, timeout_seconds: float) -> None:
-        self.server = server
-        self._transport = transport
-        self._timeout_seconds = timeout_seconds
-
-    def collect(self) -> Scrape:
-        """One reading."""
-        return timed(self.server, self.source, self._read)
 
     def _read(self) -> Reading:
         text = _ask(self.server, self._transport, self._timeout_seconds)
