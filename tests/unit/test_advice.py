@@ -122,6 +122,10 @@ def test_a_check_says_how_far_off_it_was() -> None:
     assert (found.throughput_error_ratio, found.queue_error_ratio) == (0.2, 0.25)
     assert not found.within
     assert check(promised, Observed(115.0, 1.0, 3700.0, 9000.0, 0.5)).within
+    # 0.2 against 0.1 ms of queue is twice as much, and nothing beside 9 ms of work.
+    hardly = replace(promised, queue_us=Range(190, 200, 210))
+    assert check(hardly, Observed(100.0, 1.0, 100.0, 9100.0, 0.5)).within
+    assert not check(hardly, Observed(100.0, 1.0, 900.0, 9900.0, 0.5)).within
 
 
 def config(**changes: object) -> ModelConfig:
