@@ -373,8 +373,8 @@ class Check:
     throughput_error_ratio: float | None
     queue_error_ratio: float | None
     within: bool
-    """True if the measured queue and rate lie in the predicted ranges, widened by a tenth; of the queue also by
-    a twentieth of the whole request: of a queue of nearly nothing half is nothing too.
+    """True if measured queue and rate lie in the predicted ranges, widened by a tenth; the queue's also by a
+    twentieth of the whole request: of a queue of nearly nothing half is nothing too.
     """  # fmt: skip
 
 
