@@ -6,13 +6,14 @@ server lives in the one process tritonserver, which cannot be taken apart from o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from collectors.nvml import read_cards
-from collectors.processes import ProcessTable, local_ports, parse_stub
+from collectors.processes import Process, ProcessTable, local_ports, parse_stub
 from collectors.reading import Reading, timed
 from collectors.weights import WeightReader
 from telemetry.identity import Server
@@ -20,6 +21,8 @@ from telemetry.memory import CPU, GpuCard, GpuTenant, MemorySource, ServerProces
 from telemetry.scrape import Samples, Scrape, Series, Source
 
 CardReader = Callable[[], tuple[tuple[GpuCard, ...], str]]
+MOST_CPU_SHARE = 0.02
+"""Of one core, for one server: page tables of hundreds of large processes take a while to walk."""
 FAMILY = "tritonscope_model_memory_bytes"
 
 
@@ -43,11 +46,19 @@ class ProcessCollector:
         self._table = table
         self._cards = cards
         self._weights = WeightReader()
+        self._known: Process | None = None
         self._why: str | None = None
+        self._rest_until = 0.0
 
     def collect(self) -> Scrape | None:
-        """One reading; None while the processes stay out of sight for the same reason."""
+        """One reading; None while the processes stay out of sight for the same reason, or while looking at
+        hundreds of them again would cost more than a fiftieth of the time.
+        """  # fmt: skip
+        if time.monotonic() < self._rest_until:
+            return None
+        before = time.thread_time()
         scrape = timed(self.server, self.source, self._read)
+        self._rest_until = time.monotonic() + (time.thread_time() - before) / MOST_CPU_SHARE
         payload = scrape.payload
         why = payload.why if isinstance(payload, ServerProcesses) and payload.pid is None else None
         if why is not None and why == self._why:
@@ -56,7 +67,14 @@ class ProcessCollector:
         return scrape
 
     def _read(self) -> Reading:
-        found = read_processes(self.server, self._table, self._cards, self._weights)
+        tables: list[ProcessTable] = []
+
+        def table() -> ProcessTable:
+            tables.append(self._table())
+            return tables[-1]
+
+        found = read_processes(self.server, table, self._cards, self._weights, self._known)
+        self._known = tables[-1].processes.get(found.pid) if found.pid is not None else None
         return Reading(found, process_samples(found))
 
 
@@ -65,13 +83,14 @@ def read_processes(
     read_table: Callable[[], ProcessTable] = ProcessTable,
     cards: CardReader = read_cards,
     weights: WeightReader | None = None,
+    known: Process | None = None,
 ) -> ServerProcesses:
     """The processes of one server now; never raises: what cannot be seen is said in `why` and `gpu_why`."""
     ports = local_ports(server)
     if not ports:
         return ServerProcesses(None, "it runs on another machine")
     table = read_table()
-    pid, why = table.server_of(server, ports)
+    pid, why = table.server_of(server, ports, known)
     if pid is None:
         return ServerProcesses(None, why)
     calls = [(child.pid, parse_stub(table.arguments(child.pid))) for child in table.children(pid)]

@@ -141,8 +141,15 @@ class ProcessTable:
                 found = found if size is None else (found or 0) + size
         return found
 
-    def server_of(self, server: Server, ports: list[int]) -> tuple[int | None, str]:
-        """The tritonserver that listens on one of these ports (`local_ports`), else None and the reason."""
+    def server_of(
+        self, server: Server, ports: list[int], known: Process | None = None
+    ) -> tuple[int | None, str]:
+        """The tritonserver that listens on one of these ports (`local_ports`), else None and the reason.
+
+        `known` is the one found before: while it lives, open files are not searched again.
+        """
+        if known is not None and self.processes.get(known.pid) == known:
+            return known.pid, ""
         candidates = [one.pid for one in self.processes.values() if one.name == SERVER_PROGRAM]
         if not candidates:
             return None, f"no process named {SERVER_PROGRAM} can be seen from here"

@@ -109,7 +109,9 @@ class Table:
     server: int | None = 1
     why: str = ""
 
-    def server_of(self, server: Server, ports: Sequence[int]) -> tuple[int | None, str]:
+    def server_of(
+        self, server: Server, ports: Sequence[int], known: Process | None = None
+    ) -> tuple[int | None, str]:
         return self.server, self.why
 
     def children(self, pid: int) -> list[Process]:
@@ -176,7 +178,22 @@ def test_process_ids_of_another_namespace_are_said_to_be() -> None:
     assert "share the host's process namespace" in found.gpu_why
 
 
-def test_what_cannot_be_seen_is_said_once() -> None:
+def test_hundreds_of_processes_are_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked = iter([10.0, 10.4, 20.0, 20.1])
+    now = [100.0]
+    monkeypatch.setattr("collectors.gpu_processes.time.thread_time", lambda: next(worked))
+    monkeypatch.setattr("collectors.gpu_processes.time.monotonic", lambda: now[0])
+    collector = ProcessCollector(SERVER, table=lambda: table(), cards=lambda: ((), NO_PACKAGE))
+    assert collector.collect() is not None
+    # 0.4 s of work may come once in 20 s.
+    now[0] = 119.0
+    assert collector.collect() is None
+    now[0] = 121.0
+    assert collector.collect() is not None
+
+
+def test_what_cannot_be_seen_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collectors.gpu_processes.MOST_CPU_SHARE", float("inf"))
     hidden = table(server=None, why="no process named tritonserver can be seen from here")
     tables = iter([hidden, hidden, table(), hidden])
     collector = ProcessCollector(SERVER, table=lambda: next(tables), cards=lambda: ((), NO_PACKAGE))
