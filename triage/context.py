@@ -121,6 +121,14 @@ class Context:
         return counts
 
     @cached_property
+    def replicas(self) -> Mapping[tuple[str, str, str], tuple[ModelKey, ...]]:
+        """The same model version on all servers of a workload, by (workload, model, version)."""
+        found: dict[tuple[str, str, str], list[ModelKey]] = {}
+        for key in self.model_keys:
+            found.setdefault((self.workload(key.server), key.name, key.version), []).append(key)
+        return {where: tuple(keys) for where, keys in found.items()}
+
+    @cached_property
     def ready_on_server(self) -> Mapping[tuple[str, str], int]:
         """READY versions by (server, model name)."""
         counts: dict[tuple[str, str], int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from history.events import Event, EventLog
 from history.inventory import Inventory
@@ -51,7 +52,7 @@ class ConfigChange:
     """Instances or the largest batch changed: memory may differ for that reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Happenings:
     """Everything of the last hour, as it is known now."""
 
@@ -60,6 +61,14 @@ class Happenings:
     probes: Mapping[NameKey, ProbeResult] = field(default_factory=dict)
     processes: Mapping[str, ServerProcesses] = field(default_factory=dict)
     config_changes: Mapping[NameKey, ConfigChange] = field(default_factory=dict)
+
+    @cached_property
+    def records_of(self) -> Mapping[NameKey, tuple[Record, ...]]:
+        """Actions by server and model."""
+        found: dict[NameKey, list[Record]] = {}
+        for record in self.records:
+            found.setdefault((record.action.server, record.action.model), []).append(record)
+        return {name: tuple(records) for name, records in found.items()}
 
 
 class Probes:

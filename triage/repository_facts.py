@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -11,6 +11,7 @@ from telemetry.actions import ActionKind, Outcome, Record
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey
 from telemetry.load_errors import POLL_FAILED
+from telemetry.probe import ProbeCause
 from triage.context import Context, Fact
 
 LOADS = (ActionKind.LOAD, ActionKind.RELOAD, ActionKind.OVERRIDE, ActionKind.REVERT)
@@ -39,25 +40,20 @@ class _Refusal:
 def refused_models(context: Context) -> tuple[ModelKey, ...]:
     """Models whose load was refused and that no source names: they have no version folder, for example."""
     # One that is gone counts as not named: the refused load itself takes it out of the index.
-    named = {(key.server, key.name) for key in context.model_keys}
-    servers = set(context.coverage_of)
-    wanted = dict.fromkeys((record.action.server, record.action.model) for record in _loads(context))
-    return tuple(
-        ModelKey(server, model, "")
-        for server, model in wanted
-        if (server, model) not in named and server in servers and _refusal(context, server, model)
-    )
-
-
-def _loads(context: Context) -> Iterable[Record]:
-    return (record for record in context.happenings.records if record.action.kind in LOADS)
+    wanted = [
+        (server, model)
+        for server, model in context.happenings.records_of
+        if server in context.coverage_of and _refusal(context, server, model)
+    ]
+    named = {(key.server, key.name) for key in context.model_keys} if wanted else set()
+    return tuple(ModelKey(server, model, "") for server, model in wanted if (server, model) not in named)
 
 
 def _newest_load(context: Context, server: str, model: str) -> Record | None:
     ended = [
         record
-        for record in _loads(context)
-        if (record.action.server, record.action.model) == (server, model)
+        for record in context.happenings.records_of.get((server, model), ())
+        if record.action.kind in LOADS
         and record.ended_at is not None
         and record.outcome is not Outcome.REFUSED
     ]
@@ -100,10 +96,8 @@ def unloaded_by_us(context: Context, key: ModelKey) -> bool:
     """True if the newest thing that was done to this very model through us is an unload."""
     mine = [
         record
-        for record in context.happenings.records
-        if (record.action.server, record.action.model) == (key.server, key.name)
-        and record.action.kind.changes_repository
-        and record.outcome is not Outcome.REFUSED
+        for record in context.happenings.records_of.get((key.server, key.name), ())
+        if record.action.kind.changes_repository and record.outcome is not Outcome.REFUSED
     ]
     newest = max(mine, key=lambda record: record.started_at, default=None)
     return newest is not None and newest.action.kind is ActionKind.UNLOAD
@@ -116,9 +110,8 @@ def _override(context: Context, key: ModelKey) -> Record | None:
     """The load with another configuration that is still in force, if it went through us."""
     mine = [
         record
-        for record in context.happenings.records
-        if (record.action.server, record.action.model) == (key.server, key.name)
-        and record.outcome is Outcome.DONE
+        for record in context.happenings.records_of.get((key.server, key.name), ())
+        if record.outcome is Outcome.DONE
         and record.action.kind in (ActionKind.OVERRIDE, ActionKind.REVERT, ActionKind.UNLOAD)
     ]
     newest = max(mine, key=lambda record: record.ended_at or 0.0, default=None)
@@ -188,7 +181,10 @@ def _stubs_alive(context: Context, key: ModelKey) -> Fact:
 
 def _probe_failed(context: Context, key: ModelKey) -> Fact:
     result = context.happenings.probes.get((key.server, key.name))
-    return None if result is None else float(not result.ok)
+    # A server that does not answer is a finding of its own, for all of its models at once.
+    if result is None or result.cause == ProbeCause.UNREACHABLE:
+        return None
+    return float(not result.ok)
 
 
 def _probe_cause(context: Context, key: ModelKey) -> Fact:
@@ -274,7 +270,7 @@ def model_since(context: Context, name: str, key: ModelKey) -> float | None:
         return change.at if change else None
     if name in ("probe_failed", "probe_cause"):
         result = context.happenings.probes.get((key.server, key.name))
-        return result.at if result else None
+        return (result.at if result.since is None else result.since) if result else None
     return None
 
 

@@ -22,12 +22,9 @@ TOGETHER_SECONDS = 5.0
 
 def _siblings(context: Context, key: ModelKey) -> Iterator[ModelKey]:
     """The same model version on the other servers of the workload that answer and have it READY."""
-    workload = context.workload(key.server)
-    for other in context.model_keys:
-        if (other.name, other.version) != (key.name, key.version) or other.server == key.server:
-            continue
+    for other in context.replicas.get((context.workload(key.server), key.name, key.version), ()):
         one = context.coverage_of.get(other.server)
-        if one is None or not one.answering or context.workload(other.server) != workload:
+        if other.server == key.server or one is None or not one.answering:
             continue
         if context.state(other) in (ModelState.READY, None):
             yield other
