@@ -93,7 +93,7 @@ class Filters:
         return (self.server is None or self.server == server) and me().sees(server)
 
 
-def controls(servers: tuple[str, ...], *, long_ranges: bool = False) -> None:
+def controls(servers: tuple[str, ...], *, long_ranges: bool = False, refreshes: bool = True) -> None:
     """The choice itself, in the sidebar: drawn once per full run, in the same place on every page."""
     offered = (ALL_SERVERS, *servers)
     ranges = tuple(ALL_RANGES if long_ranges else RANGES)
@@ -103,6 +103,9 @@ def controls(servers: tuple[str, ...], *, long_ranges: bool = False) -> None:
     if len(servers) > 1:
         st.selectbox("Server", offered, key="server")
     st.segmented_control("Range", ranges, required=True, key="range")
+    if not refreshes:
+        st.session_state["refresh"] = "pause"
+        return
     st.segmented_control(
         "Refresh",
         tuple(REFRESH),

@@ -68,6 +68,11 @@ def clock(at: float, *, seconds: bool = False) -> str:
     return dt.datetime.fromtimestamp(at, zone()).strftime("%H:%M:%S" if seconds else "%H:%M")
 
 
+def day(at: float) -> str:
+    """Local day of a unix time: `30 Nov 2026`."""
+    return dt.datetime.fromtimestamp(at, zone()).strftime("%d %b %Y")
+
+
 def utc(at: float) -> str:
     """A unix time in UTC, in full."""
     return dt.datetime.fromtimestamp(at, _UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

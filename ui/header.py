@@ -8,7 +8,7 @@ import runtime
 from telemetry.units import human_duration
 from triage.context import ServerCoverage
 from ui import remote_history
-from ui.format import clock, utc
+from ui.format import clock, day, utc
 from ui.html import Child, Html, div, link, span
 from ui.navigation import PAGES
 from ui.panel import panel
@@ -51,7 +51,7 @@ def _scraped(view: View) -> Html:
     oldest = max(ages)
     stale = any(view.stale_seconds(one.server) is not None for one in view.coverage)
     # A frozen page's age would be wrong from the next second on.
-    paused = view.filters.refresh_seconds is None
+    paused = view.filters.refresh_seconds is None or runtime.current().replayed is not None
     words = (
         f"figures of {clock(view.now, seconds=True)}" if paused else f"scraped {human_duration(oldest)} ago"
     )
@@ -73,6 +73,8 @@ def _versions(view: View) -> Html | None:
 def _control(view: View) -> Html | None:
     """How models can be loaded: known only after the server refused a load, since no endpoint reports it."""
     control = runtime.current().control
+    if runtime.current().replayed is not None:
+        return None
     if control is None:
         return span("read-only", data_tip="Control is off. Switch it on per server in tritonscope.yml.")
     if refusal := control.journal.refusal():
@@ -89,7 +91,11 @@ def _badges(view: View) -> list[Html]:
     if any(runtime.current().is_sandbox(one.server) for one in view.coverage):
         tip = "This Triton was started by the app for trying things out; its traffic is its own."
         badges.append(span("sandbox", class_="ts-badge", data_tip=tip))
-    if view.filters.refresh_seconds is None:
+    replayed = runtime.current().replayed
+    if replayed is not None:
+        words = f"replay of an incident captured {day(replayed.captured_at)} {clock(replayed.captured_at)}"
+        badges.append(span(words, class_="ts-badge ticket", data_tip=utc(replayed.captured_at)))
+    elif view.filters.refresh_seconds is None:
         badges.append(span("paused", class_="ts-badge ticket"))
     if view.filters.start is not None:
         start, end = view.range

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -48,9 +47,14 @@ _OUTCOMES = {
 
 def section() -> None:
     """The journal of the servers looked at: filters, the newest actions, and the way to take it along."""
-    control = runtime.current().control
-    count = len(seen(control, View.take())) if control is not None else 0
+    process = runtime.current()
+    count = len(seen(process, View.take()))
     if not count:
+        return
+    if (control := process.control) is None:
+        # A replay: what was done is known, and nothing more is.
+        panel(div("What was done", class_="ts-h"), key="journal_head")
+        live(_listed, name="journal")
         return
     panel(div("What was done", _where(control), class_="ts-h"), key="journal_head")
     if count > WITHOUT_FILTERS:
@@ -73,31 +77,29 @@ def _filters(control: Control) -> None:
 
 
 def _listed() -> None:
-    control, view = runtime.current().control, View.take()
-    if control is not None:
-        panel(records_list(control, view), key="journal")
+    panel(records_list(runtime.current(), View.take()), key="journal")
 
 
-def seen(control: Control, view: View) -> list[Record]:
+def seen(process: runtime.Runtime, view: View) -> list[Record]:
     """The actions on servers that are looked at and that exist for this person, newest first."""
     return [
         record
-        for record in control.records()
+        for record in process.records()
         if view.filters.shows(record.action.server) and me().sees(record.action.server)
     ]
 
 
-def records_list(control: Control, view: View) -> Html:
+def records_list(process: runtime.Runtime, view: View) -> Html:
     """The newest actions that fit what the reader looks for."""
     found = matching(
-        seen(control, view),
+        seen(process, view),
         st.session_state.get("journal_find") or "",
         _KINDS[st.session_state.get("journal_kind") or EVERYTHING],
         _ENDS[st.session_state.get("journal_end") or "any outcome"],
     )
     if not found:
         return div("No action fits.", class_="ts-empty")
-    now = time.time()
+    now = runtime.current().clock()
     rest = len(found) - SHOWN_RECORDS
     return join(
         [_row(record, view, now) for record in found[:SHOWN_RECORDS]],

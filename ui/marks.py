@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import runtime
@@ -41,19 +40,19 @@ def marks(view: View, key: ModelKey | None = None) -> tuple[Mark, ...]:
     """Actions and events of the time shown: of one model and its server, or of all servers looked at."""
     start, end = view.range
     server = key.server if key is not None else view.filters.server
-    done = _done(server, key.name if key is not None else None)
+    done = done_by_us(server, key.name if key is not None else None)
     recent, person = runtime.current().events.events(since=start, server=server, model=key), me()
-    recent = (*_before(view, server, key), *recent)
+    recent = (*before_the_watch(view, server, key), *recent)
     events = [event for event in recent if event.at <= end and person.sees(event.server)]
     seen = [
         Mark(event.at, _WORDS[event.kind], event.text, _COLORS.get(event.kind, "@grey"))
         for event in events
-        if event.kind in _WORDS and not _is_told(event, done, view)
+        if event.kind in _WORDS and not is_told(event, done, view)
     ]
     return (*seen, *(_action(one) for one in done if start <= one.started_at <= end))
 
 
-def _before(view: View, server: str | None, key: ModelKey | None) -> tuple[Event, ...]:
+def before_the_watch(view: View, server: str | None, key: ModelKey | None) -> tuple[Event, ...]:
     """What Prometheus tells of the time before this process watched, of one server or of a few."""
     process = runtime.current()
     servers = [server] if server is not None else [one.server for one in view.coverage]
@@ -68,15 +67,12 @@ def _before(view: View, server: str | None, key: ModelKey | None) -> tuple[Event
     return tuple(found)
 
 
-def _done(server: str | None, model: str | None) -> list[Record]:
+def done_by_us(server: str | None, model: str | None) -> list[Record]:
     """Actions that were sent, of a server and a model if given, that this person may see."""
-    control = runtime.current().control
-    if control is None:
-        return []
     person = me()
     return [
         one
-        for one in control.records(server, model)
+        for one in runtime.current().records(server, model)
         if one.sent is not False and person.sees(one.action.server)
     ]
 
@@ -85,7 +81,7 @@ def _action(record: Record) -> Mark:
     """An action with its outcome; who did it is for those who see the journal's details."""
     action = record.action
     who = f", by {action.who}" if me().sees_details(action.server) else ""
-    outcome = record.summary(time.time())
+    outcome = record.summary(runtime.current().clock())
     took = "" if record.running else f" ({human(record.seconds(0.0), Unit.SECONDS)})"
     text = f"{action.kind.value} {action.target}{who}: {outcome}{took}"
     return Mark(
@@ -93,7 +89,7 @@ def _action(record: Record) -> Mark:
     )
 
 
-def _is_told(event: Event, done: list[Record], view: View) -> bool:
+def is_told(event: Event, done: list[Record], view: View) -> bool:
     """True if an action of this app is why: one line says both."""
     if event.model is None or event.kind not in _BROUGHT_ABOUT:
         return False

@@ -170,8 +170,7 @@ def _each(ns: int, executions: int) -> str:
 
 def actions(key: ModelKey, now: float) -> Html | None:
     """What was done to the model through this app, newest first; None where nothing was."""
-    control = runtime.current().control
-    records = control.records(key.server, key.name)[:6] if control is not None else ()
+    records = runtime.current().records(key.server, key.name)[:6]
     details = me().sees_details(key.server)
     if not records:
         return None

@@ -15,7 +15,7 @@ import streamlit as st
 
 from charts.figure import figure as figure_of
 from charts.spec import Spec
-from ui import remote_history
+from ui import incident, remote_history
 from ui.assets import WAIT
 
 _plot = st.components.v2.component("tritonscope_plot", js=WAIT % "plot", isolate_styles=False)
@@ -28,7 +28,7 @@ def figure(spec: Spec, key: str, group: str = "page") -> None:
 
     Zoom, legend choice and the cursor are kept and shared by the charts of one `group`.
     """
-    _plot(key=key, data=encode(remote_history.honest(spec), group, script_address()))
+    _plot(key=key, data=encode(incident.badged(remote_history.honest(spec)), group, script_address()))
 
 
 def script_address() -> str:

@@ -22,6 +22,7 @@ from ui.html import Child, Html, div, join, link, span, tag
 from ui.model_rows import STATES
 from ui.person import me
 from ui.view import View
+from ui.writes import REPLAYED
 
 OFF = "Control is switched off in the settings: this page only shows."
 PAGE_ROWS = 100
@@ -98,7 +99,7 @@ def _why_not_loaded(models: Sequence[ModelFacts]) -> dict[tuple[str, str], str]:
     unsaid = [one.key for one in models if one.state is ModelState.NEVER_LOADED]
     logs = {server: process.files.log_tail(server) or "" for server in {key.server for key in unsaid}}
     for key in unsaid:
-        records = process.control.records(key.server, key.name) if process.control is not None else ()
+        records = process.records(key.server, key.name)
         last = next((one for one in records if one.action.kind.changes_repository), None)
         logged = poll_failure(logs[key.server], key.name)
         if last is not None and last.outcome is Outcome.FAILED and person.sees_details(key.server):
@@ -152,7 +153,7 @@ def banners(view: View) -> list[Html]:
     """Why something is switched off, for each server looked at; nothing where everything is allowed."""
     control = runtime.current().control
     if control is None:
-        return [_banner("READ-ONLY", OFF)]
+        return [] if runtime.current().replayed is not None else [_banner("READ-ONLY", OFF)]
     made, said = [], set()
     for one in view.coverage:
         decision = control.decide(one.server, ActionKind.LOAD, by=me())
@@ -294,7 +295,7 @@ def _buttons(row: RepositoryRow, view: View) -> Iterator[Html]:
     key, control = row.key, runtime.current().control
     for kind in _offers(row, view):
         if control is None:
-            refusal = OFF
+            refusal = REPLAYED if runtime.current().replayed is not None else OFF
         elif row.running is not None:
             refusal = f"{row.running.action.kind.doing} it is under way"
         else:

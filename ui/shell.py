@@ -10,7 +10,7 @@ from streamlit.navigation.page import Page
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 import runtime
-from ui import address, assets, filters, remote_history, sidebar
+from ui import address, assets, filters, incident, remote_history, sidebar
 from ui.live import drawn
 from ui.navigation import DEFAULTS, PAGES
 from ui.person import me
@@ -39,7 +39,12 @@ def main() -> None:
     remote_history.open_linked()
     with st.sidebar:
         above_the_filters = st.container()
-        filters.controls(remote_history.servers(), long_ranges=runtime.current().remote is not None)
+        process = runtime.current()
+        filters.controls(
+            remote_history.servers(),
+            long_ranges=process.remote is not None,
+            refreshes=process.replayed is None,
+        )
         with above_the_filters:
             sidebar.brand()
             sidebar.menu(row.address)
@@ -47,6 +52,7 @@ def main() -> None:
     run = _run()
     run.tritonscope_entered = True
     try:
+        incident.banner()
         drawn(page.run, name="page")
     finally:
         run.tritonscope_entered = False

@@ -9,7 +9,7 @@ import runtime
 from settings import SANDBOX_ID
 from telemetry.access import Right
 from triage.finding import Finding, Severity
-from ui import filters, traffic
+from ui import filters, incident, traffic
 from ui.format import counted
 from ui.html import Html, div, link, span, tag
 from ui.live import live
@@ -41,6 +41,7 @@ def foot() -> None:
     if settings.sandbox_state is not None and me().may(Right.LOAD_RUN, SANDBOX_ID):
         traffic.switch(settings.sandbox_state)
     live(_notes, name="notes")
+    incident.foot()
     who()
 
 

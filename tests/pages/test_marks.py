@@ -44,8 +44,7 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> Journal:
         Event(1150.0, "lab", KEY, EventKind.LOAD, "alpha v1 was loaded"),
         Event(1113.0, "lab", ModelKey("lab", "bravo", "1"), EventKind.UNLOAD, "bravo v1 was unloaded"),
     )
-    control = SimpleNamespace(records=journal.records)
-    process = SimpleNamespace(control=control, events=Log(*seen), remote=None)
+    process = SimpleNamespace(records=journal.records, clock=lambda: 1600.0, events=Log(*seen), remote=None)
     monkeypatch.setattr(runtime, "current", lambda: process)
     monkeypatch.setattr(marks_module, "me", lambda: LOCAL)
     return journal
