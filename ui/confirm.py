@@ -9,7 +9,7 @@ from telemetry.access import Right
 from telemetry.actions import ActionKind, new_token
 from ui import confirm_facts
 from ui.confirm_facts import Asked, facts, last_request, ready_words
-from ui.decide import ASKED, Told, begin, decide, leave, send, told
+from ui.decide import ASKED, Told, begin, decide, leave, refuse, send, told
 from ui.filters import Filters
 from ui.html import Html, div, link, span
 from ui.panel import panel
@@ -45,7 +45,19 @@ def take_from_address() -> None:
     if wanted["do"] == ASK_AGAIN and control is not None and me().may(Right.LOAD, wanted["on"]):
         control.server_restarted(wanted["on"])
     elif wanted["do"] in _KINDS and (wanted["what"] or wanted["do"] == ActionKind.LOG_LEVEL):
-        begin(Asked(_KINDS[wanted["do"]], wanted["on"], wanted["what"], new_token()))
+        _open(Asked(_KINDS[wanted["do"]], wanted["on"], wanted["what"], new_token()))
+
+
+def _open(asked: Asked) -> None:
+    """Open the question of somebody who may do it; for others it would tell of servers they may not view."""
+    control = runtime.current().control
+    if control is None:
+        return
+    decision = control.decide(asked.server, asked.kind, asked.model, by=me())
+    if decision.allowed:
+        begin(asked)
+    else:
+        refuse(decision.reason)
 
 
 def ask() -> None:

@@ -44,6 +44,11 @@ def begin(asked: Asked) -> None:
     st.session_state[ASKED] = asked
 
 
+def refuse(sentence: str) -> None:
+    """No question is opened, and the page says why."""
+    st.session_state[_TOLD] = Told(sentence)
+
+
 def leave() -> None:
     """Close the question; nothing is sent."""
     st.session_state.pop(ASKED, None)

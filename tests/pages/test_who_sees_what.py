@@ -26,10 +26,11 @@ from signals.fleet import Fleet, FleetModel, Odd, Replica
 from signin.visitors import Visitor
 from telemetry.access import How
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome
-from telemetry.errors import Restricted
+from telemetry.errors import Restricted, Unreachable
 from telemetry.identity import ModelKey
 from telemetry.restricted import restricted_sentence
 from telemetry.scrape import Scrape, Source
+from telemetry.transport import Transport
 from ui import person, sight
 from ui.navigation import PAGES
 
@@ -129,6 +130,7 @@ def everything(app: AppTest) -> str:
 OPERATOR = Visitor("ops@example.com", How.OIDC, ("ops",))
 ADMIN = Visitor("inner@example.com", How.OIDC, ("inner", "ops"))
 ANONYMOUS = Visitor("anonymous", How.ANONYMOUS)
+QUESTIONS = [kind for kind in ActionKind if kind.changes_repository or kind is ActionKind.LOG_LEVEL]
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
@@ -219,3 +221,27 @@ def test_a_model_named_with_markup_is_text(shown: Open, address: str) -> None:
     assert "<img src=x" not in "".join(panels)
     if address in ("overview", "model", "repository"):
         assert "&lt;img src=x onerror=window.pwned=1&gt;" in "".join(panels)
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_a_question_made_by_hand_tells_nothing_and_asks_no_server(
+    shown: Open, kind: ActionKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def note(transport: Transport, method: str, url: str, *given: object, **more: object) -> None:
+        asked.append(url)
+        raise Unreachable(f"{url} is not there")
+
+    monkeypatch.setattr(Transport, "_send", note)
+    for visitor in (ANONYMOUS, OPERATOR):
+        page = shown("repository", visitor, do=kind.value, on="classified", what="covert_fast_add")
+        told = re.sub(r"/sign-in\?next=[%\w.&=-]*", "", page)
+        told = told.replace("No server &#x27;classified&#x27; is configured", "").replace(
+            "'classified' is", ""
+        )
+        assert [word for word in (*HIDDEN, SECRET_VALUE, "replicas") if word in told] == []
+        assert "No server" in page
+    page = shown("repository", ANONYMOUS, do=kind.value, on="open", what="fast_add")
+    assert "You are not signed in, and this needs the right" in page
+    assert asked == []
