@@ -81,7 +81,7 @@ def _continued(sentence: str, name: str) -> str:
 
 
 def _failing(row: ModelSignals, failed: float) -> Origin:
-    by_reason = row.signals.mapping("failures_per_second_by_reason") or {}
+    by_reason = row.signals.mapping("failures_by_reason") or {}
     total = sum(by_reason.values())
     share = human(failed, Unit.RATIO)
     if total <= 0:

@@ -36,7 +36,7 @@ def _card(finding: Finding, now: float, filters: Filters, said: bool) -> Html:
     return div(
         span(finding.tag, class_="ts-tag"),
         div(
-            text(finding.impact or finding.sentence) if said else _sentence(finding, filters),
+            text(finding.impact or finding.sentence) if said else finding_sentence(finding, filters),
             div(join(*evidence, between=" · "), class_="ts-evidence") if evidence else None,
             class_="ts-sentence",
         ),
@@ -48,7 +48,7 @@ def _card(finding: Finding, now: float, filters: Filters, said: bool) -> Html:
     )
 
 
-def _sentence(finding: Finding, filters: Filters) -> Html:
+def finding_sentence(finding: Finding, filters: Filters) -> Html:
     """The sentence with the model's name, where it begins with it, as a link to why."""
     model = finding.model
     if model is None:
@@ -76,7 +76,9 @@ def _change(finding: Finding) -> Html | None:
 
 
 def _what_to_do(finding: Finding, filters: Filters) -> Html:
-    follows = [tag("p", tag("b", "Follows from it: "), _sentence(one, filters)) for one in finding.follows]
+    follows = [
+        tag("p", tag("b", "Follows from it: "), finding_sentence(one, filters)) for one in finding.follows
+    ]
     detail = tag("pre", finding.detail, class_="ts-pre") if finding.detail else None
     return tag(
         "details",

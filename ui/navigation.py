@@ -31,6 +31,13 @@ PAGES = (
     PageRow(
         "overview", "Overview", ":material/monitoring:", "Is anything wrong, and where?", ("find", "show")
     ),
+    PageRow(
+        "triage",
+        "Triage",
+        ":material/emergency:",
+        "What do I do? What changed before?",
+        ("model", "version", "before", "with"),
+    ),
     PageRow("model", "Model", ":material/deployed_code:", "Why is this model slow?", ("model", "version")),
     PageRow("gpu", "GPU & VRAM", ":material/memory:", "What fills the GPUs?"),
     PageRow("capacity", "Capacity", ":material/fit_screen:", "What fits? Memory and instances."),
@@ -65,5 +72,5 @@ PAGES = (
 )
 """In the order of the menu; the first one opens without an address."""
 
-DEFAULTS = {"show": "all"}
+DEFAULTS = {"show": "all", "before": "an hour ago", "with": "choose another model"}
 """Values of such widgets that need no place in the address."""

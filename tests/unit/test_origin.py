@@ -20,7 +20,7 @@ NAMES = (
 
 def row(**values: SignalValue) -> ModelSignals:
     known: dict[str, SignalValue] = dict.fromkeys(NAMES)
-    known["failures_per_second_by_reason"] = None
+    known["failures_by_reason"] = None
     return ModelSignals(KEY, ModelState.READY, Signals(known | values))
 
 
@@ -46,14 +46,14 @@ def said(signals: ModelSignals | None, of: ModelConfig | None = None, *rules: st
         (
             row(
                 requests_per_second=40.0, failed_ratio=0.12,
-                failures_per_second_by_reason={"BACKEND": 4.0, "CANCELED": 1.0},
+                failures_by_reason={"BACKEND": 4.0, "CANCELED": 1.0},
             ),
             None,
             Whose.SERVER,
             "It is the server: 12 % of the requests fail in it, 80 % of them because the model's own code",
         ),
         (
-            row(requests_per_second=40.0, failed_ratio=0.2, failures_per_second_by_reason={"CANCELED": 3.0}),
+            row(requests_per_second=40.0, failed_ratio=0.2, failures_by_reason={"CANCELED": 3.0}),
             None,
             Whose.CLIENTS,
             "It is the clients: 20 % of the requests end without an answer, 100 % of them because clients",

@@ -1,0 +1,181 @@
+"""The questions of the night about one model, each answered in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import runtime
+from signals.capacity import answer
+from telemetry.actions import ActionKind, new_token
+from telemetry.facts import ModelState
+from telemetry.identity import ModelKey
+from telemetry.memory import CPU
+from telemetry.units import Unit, human
+from triage.change_points import LEAD_SECONDS
+from triage.origin import origin
+from ui.capacity import device_name, instances
+from ui.confirm_facts import Asked, last_request, stop_too
+from ui.format import counted, since
+from ui.html import Child, Html, join, link, tag
+from ui.memory_view import devices
+from ui.model_answer import answer_of
+from ui.model_panels import section
+from ui.triage_changes import changes_of, step_words, why_words
+from ui.triage_happened import happened
+from ui.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    question: str
+    words: Child
+
+
+def answers(view: View, key: ModelKey) -> Html:
+    """The section: a question and its answer a line."""
+    told = [
+        _what(view, key),
+        _whose(view, key),
+        _before(view, key),
+        _unload(view, key),
+        *_fits(view, key),
+    ]
+    rows = [(tag("dt", one.question), tag("dd", one.words)) for one in told]
+    return section(f"About {key.label()}", tag("dl", rows, class_="ts-questions"), note=f"on {key.server}")
+
+
+def _what(view: View, key: ModelKey) -> _Answer:
+    found = view.findings_of(key)
+    sentence, _ = answer_of(view, key)
+    when = join(" ", since(found[0].since, view.now)) if found else None
+    return _Answer("What is wrong with it, since when?", join(sentence, when))
+
+
+def _whose(view: View, key: ModelKey) -> _Answer:
+    facts = view.facts(key)
+    config = facts.config if facts is not None else None
+    told = origin(key.name, view.figures(key), config, view.findings_of(key))
+    return _Answer("Is it the server or the clients?", told.sentence)
+
+
+def _before(view: View, key: ModelKey) -> _Answer:
+    """The newest change of its figures, and what was done just before."""
+    question = "What changed before?"
+    found = changes_of(view, key)
+    start, end = view.range
+    done = happened(view, start - LEAD_SECONDS, end)
+    if found:
+        newest = found[-1]
+        steps = "; ".join(step_words(signal, point) for signal, point in newest.points.items())
+        return _Answer(
+            question, join(steps, " ", since(newest.after, view.now), ". ", why_words(newest, done))
+        )
+    mine = [one for one in done if one.done.server == key.server and one.done.model in ("", key.name)]
+    if not mine:
+        return _Answer(
+            question, "Nothing: no lasting step in its figures, and nothing was done to it or its server."
+        )
+    newest_done = mine[0]
+    return _Answer(
+        question,
+        join(
+            "No lasting step in its figures. The last thing that was done: ",
+            newest_done.done.text,
+            " ",
+            since(newest_done.at, view.now),
+            ".",
+        ),
+    )
+
+
+# ---- may I unload it?
+
+
+def _unload(view: View, key: ModelKey) -> _Answer:
+    return _Answer("May I unload it?", join(*_unload_words(view, key)))
+
+
+def _unload_words(view: View, key: ModelKey) -> Iterator[Child]:
+    asked = Asked(ActionKind.UNLOAD, key.server, key.name, new_token())
+    versions = [one for one in view.inventory.models if (one.key.server, one.key.name) == key_of(key)]
+    if versions and all(one.state not in (ModelState.READY, None) for one in versions):
+        yield f"It is not loaded on {key.server}: there is nothing to unload."
+        return
+    rows = [row for row in view.report.models if (row.key.server, row.key.name) == key_of(key)]
+    rates = [rate for row in rows if (rate := row.signals.number("requests_per_second")) is not None]
+    stopping = stop_too(view, asked)
+    asked_last = last_request(versions, view.now)
+    if not rates:
+        yield f"That cannot be told: its requests are not reported ({asked_last})."
+    elif sum(rates) > 0:
+        yield (
+            f"No, it is in use: {human(sum(rates), Unit.NONE)} requests/s now on {key.server}. They would be "
+            "answered with an error (404)."
+        )
+    elif stopping:
+        yield f"Not alone: nobody asks for it itself now ({asked_last}), but ensembles use it."
+    else:
+        yield f"Yes: nobody asks for it now on {key.server} ({asked_last}), and no ensemble uses it."
+    yield from (f" {one}" for one in stopping)
+    if not stopping and sum(rates) > 0:
+        yield " No ensemble uses it."
+    yield from _elsewhere(view, key)
+    yield " "
+    yield link("Its actions", "repository", view.filters.params(model=key.name))
+
+
+def key_of(key: ModelKey) -> tuple[str, str]:
+    """Server and name: an unload means all versions."""
+    return key.server, key.name
+
+
+def _elsewhere(view: View, key: ModelKey) -> Iterator[str]:
+    """Replicas that go on serving it."""
+    process = runtime.current()
+    mine = process.server(key.server)
+    if mine is None or not mine.workload:
+        return
+    mates = {one.id for one in process.servers if one.workload == mine.workload and one.id != key.server}
+    others = {
+        one.key.server
+        for one in view.inventory.models
+        if one.key.name == key.name and one.key.server in mates and one.state is ModelState.READY
+    }
+    if others:
+        yield f" {counted(len(others), 'replica')} of {mine.workload} would go on serving it."
+    else:
+        yield f" No other replica of {mine.workload} has it."
+
+
+# ---- what fits?
+
+
+def _fits(view: View, key: ModelKey) -> Iterator[_Answer]:
+    """What is free on the devices of its server, and whether one more instance of it goes in."""
+    question = "What fits in the memory that is left?"
+    known = [device for device in devices(view) if device.server == key.server]
+    gpus = [device for device in known if device.device != CPU]
+    holding = [device for device in known if any(one.key == key for one in device.models)]
+    shown = [*gpus, *(device for device in holding if device not in gpus)]
+    if not shown:
+        yield _Answer(question, join("No memory of a device of this server is reported. ", _capacity(view)))
+        return
+    words: list[Child] = []
+    for device in shown[:4]:
+        name = device_name(device, several=False)
+        free = human(device.free_bytes, Unit.BYTES) if device.free_bytes is not None else ""
+        total = human(device.total_bytes, Unit.BYTES)
+        words.append(
+            f"{name}: {free} of {total} are free" if free else f"{name}: what is free is not reported"
+        )
+        mine = [one for one in instances(device, view) if one.holding.key == key]
+        if mine and device.free_bytes is not None:
+            told = answer(mine[0].need, device.free_bytes)
+            words.append(f"; one more instance of {key.label()} {told.fit.value} (it {told.sentence})")
+        words.append(". ")
+    yield _Answer(question, join(*words, _capacity(view)))
+
+
+def _capacity(view: View) -> Html:
+    return link("What else fits?", "capacity", view.filters.params())

@@ -1,0 +1,172 @@
+"""Two windows of one model, or two models, side by side: the differences that matter first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import streamlit as st
+
+import runtime
+from history.protocol import Grid
+from signals.definition import Level
+from signals.definitions import definition
+from telemetry.identity import ModelKey
+from telemetry.units import NOT_REPORTED, human, human_duration
+from ui.format import clock, formula
+from ui.html import Html, div, span, tag
+from ui.model_panels import section
+from ui.model_rows import model_rows
+from ui.view import View
+
+SIGNALS = (
+    "requests_per_second", "failed_ratio", "request_us_mean", "request_us_p99", "queue_us_mean",
+    "queue_ratio", "compute_input_us_mean", "compute_infer_us_mean", "compute_output_us_mean",
+    "batch_size_mean",
+    "executions_per_second", "instance_busy_ratio", "pending", "cache_hit_ratio",
+)  # fmt: skip
+MATTERS = 0.25
+"""A difference by this share of the larger value stands on top."""
+WINDOW_SECONDS = 300.0
+BEFORE = {"an hour ago": 3600.0, "30 min ago": 1800.0, "10 min ago": 600.0}
+EVENT = "before it began"
+"""The five minutes before the first finding about the model."""
+NOTHING = "choose another model"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One signal on both sides, in its unit; None = not reported there."""
+
+    signal: str
+    left: float | None
+    right: float | None
+
+    @property
+    def share(self) -> float:
+        """By how much of the larger value the sides differ, 0 where one is not known."""
+        if self.left is None or self.right is None:
+            return 0.0
+        larger = max(abs(self.left), abs(self.right))
+        return abs(self.left - self.right) / larger if larger > 0 else 0.0
+
+
+def controls(view: View) -> None:
+    """What to compare with: a time before, or another model. Drawn once per full run."""
+    names = list(dict.fromkeys(row.key.name for row in model_rows(view)))
+    if not names:
+        return
+    times = (EVENT, *BEFORE)
+    if st.session_state.get("before") not in times:
+        st.session_state["before"] = times[1]
+    others = (NOTHING, *names)
+    if st.session_state.get("with") not in others:
+        st.session_state["with"] = NOTHING
+    when, which = st.columns([3, 2], vertical_alignment="bottom")
+    when.segmented_control("Compare the last 5 min with", times, required=True, key="before")
+    which.selectbox("or with another model", others, key="with")
+
+
+def comparison(view: View, key: ModelKey) -> Html:
+    """The section, for what was chosen."""
+    other = _other(view)
+    if other is not None and other != key:
+        rows = [
+            Difference(signal, _value(view, key, signal, view.now), _value(view, other, signal, view.now))
+            for signal in SIGNALS
+        ]
+        return _section(key.label(), other.label(), rows, f"last {human_duration(WINDOW_SECONDS)}")
+    end = _before(view, key)
+    oldest = view.oldest
+    if end is None or (oldest is not None and end < oldest):
+        why = (
+            "No finding is about this model, so there is no beginning to compare with."
+            if end is None
+            else f"Nothing was recorded then: the oldest figures are of {clock(oldest or 0.0)}."
+        )
+        return section(f"Compare {key.label()}", div(why, class_="ts-faint"))
+    rows = [
+        Difference(signal, _value(view, key, signal, view.now), _value(view, key, signal, end))
+        for signal in SIGNALS
+    ]
+    return _section("now", f"{clock(end - WINDOW_SECONDS)} to {clock(end)}", rows, key.label())
+
+
+def _other(view: View) -> ModelKey | None:
+    name = st.session_state.get("with")
+    return next((row.key for row in model_rows(view) if row.key.name == name), None)
+
+
+def _before(view: View, key: ModelKey) -> float | None:
+    """End of the window to compare with, unix seconds; None where there is no beginning."""
+    chosen = st.session_state.get("before")
+    if chosen != EVENT:
+        return view.now - BEFORE.get(str(chosen), 3600.0)
+    began = [one.since for one in view.findings_of(key) if one.since is not None]
+    return min(began) if began else None
+
+
+def _value(view: View, key: ModelKey, signal: str, end: float) -> float | None:
+    """The signal of the window that ends there."""
+    frame = runtime.current().signal_range(
+        signal,
+        Grid(end, end, WINDOW_SECONDS),
+        level=Level.MODEL,
+        server=key.server,
+        model=key.name,
+        version=key.version,
+        deadline=view.deadline,
+    )
+    column = frame.column((key.server, key.name, key.version))
+    value = float(column[-1]) if column is not None and len(column) else math.nan
+    return value if math.isfinite(value) else None
+
+
+def _section(left: str, right: str, rows: list[Difference], note: str) -> Html:
+    known = [row for row in rows if row.left is not None or row.right is not None]
+    if not known:
+        words = "No figure is known of either side: no traffic, or nothing was recorded then."
+        return section("Compare", div(words, class_="ts-faint"), note=note)
+    known.sort(key=lambda row: (row.share < MATTERS, SIGNALS.index(row.signal)))
+    head = [tag("th", "signal"), *(tag("th", one, class_="ts-right") for one in (left, right, "difference"))]
+    table = tag(
+        "table",
+        tag("thead", tag("tr", head)),
+        tag("tbody", [_row(row) for row in known]),
+        class_="ts-table",
+    )
+    count = sum(row.share >= MATTERS for row in known)
+    words = (
+        f"{count} of {len(known)} differ by a quarter or more" if count else "nothing differs by a quarter"
+    )
+    return section("Compare", div(table, class_="ts-scroll"), note=f"{note}; {words}")
+
+
+def _row(row: Difference) -> Html:
+    row_definition = definition(row.signal, Level.MODEL)
+    unit, matters = row_definition.unit, row.share >= MATTERS
+    return tag(
+        "tr",
+        tag("td", span(row_definition.title, data_tip=formula(row.signal, Level.MODEL))),
+        tag("td", human(row.left, unit), class_="ts-right"),
+        tag("td", human(row.right, unit), class_="ts-right"),
+        tag(
+            "td",
+            tag("b", _words(row)) if matters else span(_words(row), class_="ts-faint"),
+            class_="ts-right",
+        ),
+        data_key=row.signal,
+    )
+
+
+def _words(row: Difference) -> str:
+    if row.left is None or row.right is None:
+        return NOT_REPORTED
+    if row.left == row.right:
+        return "same"
+    if row.right == 0:
+        return "was 0"
+    ratio = row.left / row.right
+    if ratio >= 2:
+        return f"× {ratio:.3g}"
+    return f"{'+' if ratio > 1 else '−'}{abs(ratio - 1):.0%}".replace("%", " %")
