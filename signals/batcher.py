@@ -229,14 +229,13 @@ class _Run:
         self._waits: list[tuple[float, float]] = []
         self._done: list[float] = []
         self._batches: list[tuple[float, float, int]] = []
-        self._sent = 0
 
     def outcome(self) -> Outcome:
         self._begin()
         while self._events and len(self._done) < self._wanted:
             now, _, kind, what = heapq.heappop(self._events)
             if kind == "arrival" and isinstance(what, int):
-                self._arrive(now, what)
+                self._batcher.arrive(now, what)
             elif kind == "start":
                 self._start(now)
             elif kind == "end" and isinstance(what, _Payload):
@@ -244,28 +243,28 @@ class _Run:
             self._work(now)
         return self._counted()
 
-    def _arrive(self, now: float, client: int) -> None:
-        self._batcher.arrive(now, client)
-        if self._arrivals.rate_per_second is None:
-            return
-        for _ in range(self._random.randrange(2 * self._arrivals.group - 1)):
-            self._batcher.arrive(now, client)
-            self._sent += 1
-        groups_per_second = self._arrivals.rate_per_second / self._arrivals.group
-        self._send(now + self._random.expovariate(groups_per_second), client)
-
     def _begin(self) -> None:
-        if self._arrivals.clients is None:
-            self._send(0.0, 0)
+        if self._arrivals.rate_per_second is not None:
+            self._schedule(self._arrivals.rate_per_second)
         for client in range(self._arrivals.clients or 0):
             # Not all at the same moment: that would be one wave for ever.
             self._send(self._random.random() * seconds_from_us(self._time.us(1)), client)
 
+    def _schedule(self, rate_per_second: float) -> None:
+        """All random arrivals, stretched so that they have the wanted rate exactly: a few thousand of them
+        would miss it by some percent, and near the capacity that decides about the queue.
+        """  # fmt: skip
+        times: list[float] = []
+        at, group = 0.0, self._arrivals.group
+        while len(times) < self._wanted:
+            at += self._random.expovariate(1.0)
+            times += [at] * (1 + self._random.randrange(2 * group - 1))
+        stretch = len(times) / rate_per_second / at
+        for time in times:
+            self._send(stretch * time, 0)
+
     def _send(self, at: float, client: int) -> None:
-        # An open stream ends with the requests wanted, plus those that may be left waiting at the end.
-        if self._sent < 2 * self._wanted:
-            self._sent += 1
-            self._push(at, "arrival", client)
+        self._push(at, "arrival", client)
 
     def _push(self, at: float, kind: str, what: object) -> None:
         self._order += 1
