@@ -1,6 +1,7 @@
 """The exporter's addresses: /probe reads one listed server, /metrics the only one, /healthz the process.
 
-A server is named by its id in the configuration, or as it was found; an address in a request is never asked.
+A server is named by its id in the configuration, or as it was found, or by the `instance` of its series; an
+address in a request is never asked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from collectors.exporter_families import Options, families
+from collectors.exporter_families import Options, families, instance_of
 from collectors.exporter_reading import Target
 from telemetry.identity import Server
 
@@ -106,7 +107,7 @@ class Exporter:
         if len(wanted) != 1:
             example = next(iter(self.ids), "ID")
             return _refusal(400, f"name one server, for example /probe?target={example}. {self._known()}")
-        probed = self._probed.get(wanted[0])
+        probed = self._named(wanted[0])
         if probed is None:
             return _refusal(404, f"no server {wanted[0][:80]!r} is configured here. {self._known()}")
         found = await self._read(probed, request)
@@ -146,6 +147,17 @@ class Exporter:
 
     def _families(self, target: Target, limit_seconds: float) -> Sequence[Metric]:
         return families(target.read(limit_seconds), self._options)
+
+    def _named(self, name: str) -> _Probed | None:
+        """The listed server of this id, or the only one whose series carry this `instance`.
+
+        So Prometheus may name a server by the address it scrapes, without knowing ids.
+        """
+        by_id = self._probed.get(name)
+        if by_id is not None:
+            return by_id
+        found = [one for one in self._probed.values() if instance_of(one.target.server) == name]
+        return found[0] if len(found) == 1 else None
 
     def _known(self) -> str:
         more = len(self.ids) - _SHOWN_IDS

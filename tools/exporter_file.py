@@ -32,13 +32,28 @@ the same scrape.
 ## Start it
 
 ```
-python -m collectors.exporter [--address 127.0.0.1] [--port 9105] [--raw-batch-sizes] [--max-series {DEFAULT_MAX_SERIES}]
+TRITONSCOPE_URL=http://triton:8000 TRITONSCOPE_METRICS_URL=http://triton:8002 \\
+    .venv/bin/python -m collectors.exporter --address 0.0.0.0
 ```
+
+| option | default | |
+|---|---|---|
+| `--address` | 127.0.0.1 | where it listens: another, if Prometheus runs on another machine or in another container. It asks nobody who they are; the firewall does |
+| `--port` | 9105 | |
+| `--raw-batch-sizes` | off | executions and times for each single batch size, beside the histogram |
+| `--max-series` | {DEFAULT_MAX_SERIES} | most series of one server |
+
+`make setup` makes `.venv`. In a container: `docker build --target app -t tritonscope .` and the command
+`python -m collectors.exporter --address 0.0.0.0`. It changes nothing on a server.
 
 The servers are those of the settings (`TRITONSCOPE_URL`, `TRITONSCOPE_SERVERS` or `tritonscope.yml`, see
 [settings.md](settings.md)) and those found where `discovery:` says ([servers.md](servers.md)), with their headers and
-certificates; they come and go while it runs. A request names a server by its id; an address in a request is never
-asked.
+certificates; they come and go while it runs. With a Prometheus `file_sd` file no list is written twice:
+`TRITONSCOPE_DISCOVERY_FILE=file_sd/servers.yml`.
+
+A request names a server by its id (of `tritonscope.yml` or `__server`; with `TRITONSCOPE_URL` host:port of that
+address; `/` lists them) or by the `instance` of its series, which is the address that Prometheus scrapes. Any other
+address in a request is never asked.
 
 | address | what it answers |
 |---|---|
@@ -58,24 +73,45 @@ still to come.
 
 ## Scrape it
 
+As a probe, one exporter for all servers:
+
 ```yaml
+scrape_configs:
 - job_name: triton                    # Triton's own page
   static_configs:
     - &triton
       targets: [triton:8002]
-      labels: {{__server: triton}}      # the server's id in tritonscope.yml
+      # labels: {{__server: search-1}}  # the server's id, where its address is not the one in the exporter's settings
+  # file_sd_configs: [&fleet {{files: [file_sd/servers.yml]}}]         a fleet
 - job_name: tritonscope-exporter
   metrics_path: /probe
   honor_labels: true                  # the exporter writes the instance of the Triton it describes
   static_configs: [*triton]
+  # file_sd_configs: [*fleet]
   relabel_configs:
     - {{source_labels: [__address__], target_label: instance}}
-    - {{source_labels: [__address__], target_label: __param_target}}   # the id of a target that has no other
+    - {{source_labels: [__address__], target_label: __param_target}}
     - {{source_labels: [__server], regex: (.+), target_label: __param_target}}
     - {{target_label: __address__, replacement: "exporter:9105"}}
 ```
 
-`prometheus/prometheus.yml` has the same with file_sd for fleets, `prometheus/kubernetes.yml` the sidecar.
+As a sidecar, one exporter beside each server: it is scraped at `/metrics`, and Prometheus writes Triton's own
+`instance` over the one that the sidecar knows.
+
+```yaml
+- job_name: tritonscope-exporter
+  static_configs:
+    - targets: [triton-host:9105]
+      labels: {{instance: "triton-host:8002"}}    # as the job triton calls it
+  metric_relabel_configs:
+    - {{regex: exported_instance, action: labeldrop}}
+```
+
+In Kubernetes that label comes from the pod's address: `prometheus/kubernetes.yml`, or `prometheus/operator.yml` for the
+Prometheus Operator. `prometheus/prometheus.yml` has the probe with file_sd.
+
+One of the two ways for each server, and one job for each page: what is scraped twice counts twice, and some rules fail
+with "duplicate series".
 
 Every series carries the `instance` of the Triton it describes: `match.instance` of the settings, else host:port of
 the server's metrics address as it is configured. So the series join Triton's own:

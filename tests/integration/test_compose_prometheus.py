@@ -106,6 +106,36 @@ def kubernetes_without_discovery(address: str) -> dict[str, Any]:
     return config
 
 
+def operator_without_discovery(address: str) -> dict[str, Any]:
+    """What the Operator makes of the PodMonitor: its own labels first, then the relabelings written there."""
+    jobs = []
+    for endpoint in load_yaml("prometheus/operator.yml")["spec"]["podMetricsEndpoints"]:
+        own = [
+            {"source_labels": [f"__meta_kubernetes_pod_{name}"], "target_label": label}
+            for name, label in (("container_name", "container"), ("name", "pod"))
+        ]
+        own.append({"source_labels": ["__meta_kubernetes_namespace"], "target_label": "namespace"})
+        own += [
+            {"target_label": "job", "replacement": "monitoring/triton"},
+            {"target_label": "endpoint", "replacement": endpoint["port"]},
+        ]
+        jobs.append(
+            {
+                "job_name": f"podMonitor/{endpoint['port']}",
+                "metrics_path": "/sidecar" if endpoint["port"] == "exporter" else "/metrics",
+                "static_configs": pods(address, __meta_kubernetes_pod_ip="10.0.0.7"),
+                "relabel_configs": own + [snake(step) for step in endpoint["relabelings"]],
+                "metric_relabel_configs": [snake(step) for step in endpoint.get("metricRelabelings", ())],
+            }
+        )
+    return {"global": {}, "scrape_configs": jobs}
+
+
+def snake(step: dict[str, Any]) -> dict[str, Any]:
+    names = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+    return {names.get(name, name): value for name, value in step.items()}
+
+
 def compose_on(address: str) -> dict[str, Any]:
     text = (ROOT / "prometheus/prometheus.yml").read_text()
     for name in ("triton:8002", "exporter:9105"):
@@ -194,8 +224,15 @@ def test_in_the_stack_the_exporters_series_join_tritons(pages: str, tmp_path: Pa
     assert up["instance"] == pages
 
 
-def test_in_kubernetes_tritons_labels_keep_their_names(pages: str, tmp_path: Path, until: Any) -> None:
-    prometheus = Prometheus(kubernetes_without_discovery(pages), tmp_path)
+@pytest.mark.parametrize(
+    ("configured", "particular"),
+    [(kubernetes_without_discovery, ("node", "node-1")), (operator_without_discovery, ("endpoint", None))],
+    ids=["kubernetes", "operator"],
+)
+def test_in_kubernetes_tritons_labels_keep_their_names(
+    pages: str, tmp_path: Path, until: Any, configured: Any, particular: tuple[str, str | None]
+) -> None:
+    prometheus = Prometheus(configured(pages), tmp_path)
     try:
         until(lambda: prometheus.query("tritonscope_model_state"), 20)
         [triton] = until(lambda: prometheus.query('nv_inference_count{job="triton"}'), 20)
@@ -206,17 +243,19 @@ def test_in_kubernetes_tritons_labels_keep_their_names(pages: str, tmp_path: Pat
         "namespace": "prod",
         "pod": "triton-5b",
         "container": "triton",
-        "node": "node-1",
         "workload": "resnets",
     }
     own = pod | {"model": "m", "version": "1"}
+    label, value = particular
     assert triton == own | {
+        label: value or "metrics",
         "__name__": "nv_inference_count",
         "gpu_uuid": "GPU-1",
         "job": "triton",
         "instance": pages,
     }
     assert exporter == own | {
+        label: value or "exporter",
         "__name__": "tritonscope_model_state",
         "job": "tritonscope-exporter",
         "instance": "10.0.0.7:8002",

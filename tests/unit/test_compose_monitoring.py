@@ -86,7 +86,8 @@ def test_the_exporter_is_asked_for_a_server_that_it_knows_under_tritons_own_inst
     assert exporter["file_sd_configs"] == JOBS["triton"]["file_sd_configs"]
     assert [step.get("target_label") for step in exporter["relabel_configs"]] == [
         "instance",  # before the address is replaced: it is Triton's
-        "__param_target",
+        "__param_target",  # the address, unless
+        "__param_target",  # __server says the id
         "__address__",
     ]
     assert exporter["metrics_path"] == "/probe"

@@ -46,6 +46,21 @@ def test_a_server_that_comes_can_be_probed_and_one_that_went_cannot(exporter: Ex
     assert asked(exporter, "/healthz")[1] == '{"status":"ok","servers":["b"]}'
 
 
+def test_a_server_is_also_known_by_the_instance_of_its_series_while_that_is_its_alone(
+    exporter: Exporter,
+) -> None:
+    exporter.watch((A, B))
+    status, page = asked(exporter, "/probe", "target=127.0.0.1:10")
+    assert status == 200
+    assert 'source_success{instance="127.0.0.1:10",source="index"} 0.0' in page
+    exporter.watch((A, B, replace(B, id="c")))
+    status, why = asked(exporter, "/probe", "target=127.0.0.1:10")
+    assert (status, why) == (404, "no server '127.0.0.1:10' is configured here. Configured: a, b, c.\n")
+    # An id wins over another server's instance.
+    exporter.watch((A, replace(B, id="127.0.0.1:9")))
+    assert 'instance="127.0.0.1:10"' in asked(exporter, "/probe", "target=127.0.0.1:9")[1]
+
+
 def test_what_is_kept_about_a_server_stays_while_it_is_written_the_same(exporter: Exporter) -> None:
     before = exporter._probed["a"]
     exporter.watch((replace(A), B))
