@@ -255,6 +255,13 @@ class Journal:
         if self.store is not None:
             self.store.drop_config(pending_id)
 
+    def leave_over(self, pending_id: int) -> None:
+        """Whoever wrote it down could not put it back and has given up: it is the repairs' from now on."""
+        with self._lock:
+            if (one := self._pending.get(pending_id)) is not None:
+                self._pending[pending_id] = replace(one, left_over=True)
+                self._revision += 1
+
     def _settle_with(self, record: Record) -> None:
         """A person who reverted or unloaded the model left nothing to put back."""
         action = record.action

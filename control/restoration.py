@@ -23,7 +23,7 @@ class Restoration:
 class PendingRestoration:
     """A restoration that is not crossed off. `since` is unix seconds.
 
-    `left_over` is True if the process that wrote it down has ended: nobody else will see to it.
+    `left_over` is True if whoever wrote it down has ended or given up: nobody else will see to it.
     """
 
     id: int

@@ -68,6 +68,9 @@ class WayBack:
                 self._settle()
                 return ""
             rest(PAUSE_SECONDS, _never)
+        if self._pending is not None:
+            # The server may be away for longer than a run can wait: the repairs look after it from now on.
+            self._control.journal.leave_over(self._pending)
         return f"The configuration of {self._model} from before could not be put back: {problem}"
 
     def _try(self) -> str:

@@ -250,10 +250,11 @@ def banners(view: View) -> list[Html]:
         what = pending.restoration
         if not pending.left_over or not view.filters.shows(what.server) or not me().sees(what.server):
             continue
-        tried = control.repairs.outcome(pending.id)
-        then = (
-            f"It could not be put back: {tried}" if tried else "It is put back as soon as the server answers."
-        )
+        tried, again = control.repairs.outcome(pending.id), control.repairs.again_at(pending.id)
+        then = "It is put back as soon as the server answers."
+        if tried:
+            next_try = f"Tried again at {clock(again)}." if again is not None else "Revert the model by hand."
+            then = f"It could not be put back: {tried.removesuffix('.')}. {next_try}"
         made.append(
             div(
                 span("LEFT OVER", class_="ts-tag"),

@@ -69,6 +69,7 @@ def lines(journal: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in journal.read_text().splitlines()]
 
 
+@pytest.mark.timeout(300)  # three starts of the app, on a machine that may be busy
 def test_killed_between_sending_and_outcome(page: Page, lab: Lab, tmp_path: Path) -> None:
     expect.set_options(timeout=20_000)
     name, journal, settings = "slow", tmp_path / "state" / "journal.jsonl", tmp_path / "tritonscope.yml"

@@ -240,6 +240,7 @@ def test_what_cannot_be_put_back_is_said_and_stays_open_in_the_journal(bench: Be
     assert isinstance(job.result, RunReport) and len(job.result.measurements) == 2
     (pending,) = bench.journal.open_restorations()
     assert (pending.restoration.model, pending.restoration.config) == ("alpha", None)
+    assert pending.left_over, "the repairs look after it from now on"
 
 
 def test_an_arm_that_cannot_be_loaded_is_left_out(bench: Bench) -> None:

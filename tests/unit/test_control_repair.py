@@ -11,6 +11,7 @@ from control.facade import Control
 from control.journal import Journal
 from control.journal_file import JournalFile
 from control.performer import Course, Job, Work
+from control.repair import Repairs
 from control.restoration import Restoration
 from telemetry.access import LOCAL, NOBODY, PROCESS, Identity
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome
@@ -120,6 +121,45 @@ def test_a_failed_repair_is_not_repeated_and_stays_open(path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.REFUSED])
+def test_what_the_server_did_not_get_or_not_answer_is_tried_again_ever_more_rarely(
+    path: Path, outcome: Outcome
+) -> None:
+    left_over(path)
+    now = [1000.0]
+    control = Noting(Lab(), path)
+    control.outcome = outcome
+    repairs = Repairs(control, control.reader, clock=lambda: now[0])
+    waits = []
+    for number in range(1, 6):
+        assert repairs.step()
+        assert len(control.performed) == number
+        (pending,) = control.journal.open_restorations()
+        assert repairs.outcome(pending.id) == f"revert {outcome}"
+        again = repairs.again_at(pending.id)
+        assert again is not None
+        waits.append(again - now[0])
+        now[0] = again - 1.0
+        assert repairs.step()
+        assert len(control.performed) == number
+        now[0] = again
+    assert waits == [30.0, 60.0, 120.0, 240.0, 300.0]
+    control.outcome = Outcome.DONE
+    assert not repairs.step()
+    assert control.journal.open_restorations() == ()
+
+
+def test_a_run_that_could_not_put_it_back_leaves_it_over_to_the_repairs(path: Path) -> None:
+    control = Noting(Lab(), path)
+    number = control.journal.intend(RESTORATION)
+    control.journal.leave_over(number)
+    ((one, left),) = [(one.id, one.left_over) for one in control.journal.open_restorations()]
+    assert (one, left) == (number, True)
+    control.repairs.step()
+    assert [action.kind for action, _ in control.performed] == [ActionKind.REVERT]
+    assert control.journal.open_restorations() == ()
+
+
 def test_a_model_that_is_not_loaded_needs_nothing(path: Path) -> None:
     left_over(path)
     lab = Lab()
@@ -128,6 +168,36 @@ def test_a_model_that_is_not_loaded_needs_nothing(path: Path) -> None:
     control.repairs.step()
     assert control.performed == []
     assert control.journal.open_restorations() == ()
+
+
+def test_killed_between_the_unload_and_the_load_of_the_way_back_it_is_loaded_again(path: Path) -> None:
+    killed = Journal(store=JournalFile(path))
+    killed.intend(Restoration("lab", "alpha", {"max_batch_size": 8}, "the run"))
+    record = killed.begin(Action(ActionKind.REVERT, "lab", "alpha"), "reverting")
+    killed.write_down(record.id)
+    killed.close()
+    lab = Lab()
+    lab.entries = (IndexEntry("alpha", "1", ModelState.UNAVAILABLE, "unloaded"),)
+    control = Noting(lab, path)
+    assert control.repairs.step()
+    assert [action.kind for action, _ in control.performed] == [ActionKind.LOAD]
+    assert len(control.journal.open_restorations()) == 1
+    lab.entries = (IndexEntry("alpha", "1", ModelState.READY, ""),)
+    assert not control.repairs.step()
+    assert [action.kind for action, _ in control.performed] == [ActionKind.LOAD, ActionKind.OVERRIDE]
+    assert control.journal.open_restorations() == ()
+
+
+def test_a_model_that_failed_is_loaded_from_its_files_and_one_on_its_way_is_waited_for(path: Path) -> None:
+    left_over(path)
+    lab = Lab()
+    lab.entries = (IndexEntry("alpha", "1", ModelState.LOADING, ""),)
+    control = Noting(lab, path)
+    assert control.repairs.step()
+    assert control.performed == []
+    lab.entries = (IndexEntry("alpha", "1", ModelState.UNAVAILABLE, "Internal: it does not start"),)
+    assert not control.repairs.step()
+    assert [action.kind for action, _ in control.performed] == [ActionKind.LOAD]
 
 
 def test_what_this_process_is_doing_is_not_repaired_under_it(path: Path) -> None:
