@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from control.gated_reload import GatedReload, is_gated
+from control.golden import GoldenRequests
 from control.journal import Journal
 from control.log_level import LogReturns, set_log_level, with_before
 from control.one_address import OneAddress
@@ -31,7 +33,7 @@ class Control:
     `is_sandbox(server_id)` is True only if `GET /v2` answered with the random id this run gave its server.
     `files` and `memory` read what the API does not tell, where it can be read (`control.ports`).
     `doubt(server_id)` says why nobody knows which server an address leads to, "" where that is clear.
-    `saved` keeps test requests where the settings name a folder for them.
+    `saved` keeps test requests where the settings name a folder for them, `golden` are the golden ones.
     `reason_required`: what changes a server other than the sandbox needs a reason (`Action.why`).
     """
 
@@ -48,15 +50,18 @@ class Control:
         memory: MemoryReader | None = None,
         doubt: Callable[[str], str] | None = None,
         saved: SavedRequests | None = None,
+        golden: GoldenRequests | None = None,
     ) -> None:
         self.reader = reader
         self.saved = saved
+        self.golden = golden or GoldenRequests(lambda _server: None)
         self.policy = Policy(servers, is_sandbox)
         self.journal = journal or Journal()
         self._performer = Performer(self.policy, self.journal)
         self.files = files or NoFiles()
         watcher = Watcher(reader, self.policy.note_control_mode, patience or Patience(), self.files)
         self._repository = RepositoryActions(watcher, is_sandbox, memory or NoMemory())
+        self._gate = GatedReload(watcher, self.golden)
         self.several = Several(lambda action, by: self.perform(action, by=by))
         self.log_returns = LogReturns(self)
         self._one_address = OneAddress()
@@ -103,7 +108,12 @@ class Control:
         if reason := self._refusal(action.server, action.kind):
             raise NotAllowed(reason)
         if action.kind.changes_repository:
+            gated = is_gated(action)
+            if gated:
+                # What it may put back is a configuration that is not the files'.
+                self._check_right(replace(action, kind=ActionKind.OVERRIDE), by)
             action, work = self._repository.prepared(action), self._repository.run
+            work = self._gate.work(work) if gated else work
         elif action.kind is ActionKind.LOG_LEVEL:
             due = self.log_returns.due(action.server)
             action, work = with_before(action, self.policy.check(action, by=by), due), set_log_level
@@ -112,6 +122,18 @@ class Control:
         if _changes_server(action.kind):
             work = self._on_one_server(work)
         return self._performer.perform(action, work, by=by)
+
+    def admit(self, action: Action, *, by: Identity) -> Server:
+        """The server to send to, for requests that repeat every few minutes: the guard without the journal.
+
+        Whoever sends them writes down through `perform` what changed. Raises NotAllowed.
+        """
+        server = self.policy.check(action, by=by)
+        if action.kind is not ActionKind.TEST_REQUEST:
+            raise NotAllowed(f"A {action.kind.value} is never sent without a line in the journal.")
+        if reason := self._refusal(action.server, action.kind):
+            raise NotAllowed(reason)
+        return server
 
     def _on_one_server(self, work: Work) -> Work:
         """The work after a look whether its address leads to one server only."""

@@ -37,6 +37,10 @@ class SandboxFiles:
         path = self._path(server_id, "log_path")
         return None if path is None else _text(path, -LOG_TAIL_BYTES, LOG_TAIL_BYTES)
 
+    def golden_folder(self, server_id: str) -> Path | None:
+        """Where the golden requests of the sandbox are; None for another server."""
+        return self._path(server_id, "golden_path")
+
     def _path(self, server_id: str, name: str) -> Path | None:
         if self._state is None or not self._is_sandbox(server_id):
             return None

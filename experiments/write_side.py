@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from control.facade import Control
+from control.golden import GoldenRequests
 from control.journal import Journal, say_on_stdout
 from control.journal_file import JournalFile
 from control.ports import ServerFiles
@@ -25,6 +26,7 @@ def write_side(
     files: ServerFiles | None = None,
     doubt: Callable[[str], str] | None = None,
     saved: SavedRequestsChoice | None = None,
+    golden: GoldenRequests | None = None,
 ) -> Control:
     """The control of this process; `acted` hears when an action on a repository was sent or has ended.
 
@@ -51,6 +53,7 @@ def write_side(
         doubt=doubt,
         memory=FreshMemoryReader(servers),
         saved=SavedRequests(saved.path, saved.retention_days) if saved else None,
+        golden=golden,
     )
 
 

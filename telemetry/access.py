@@ -106,6 +106,10 @@ LOCAL = Identity("local", How.LOCAL, _EVERYTHING)
 """The person at this machine, where the settings say nothing about access: what `control` allows."""
 PROCESS = Identity("tritonscope", How.PROCESS, _EVERYTHING)
 """The app itself: only for putting back what an action of a person left behind."""
+GOLDEN = Identity(
+    "golden requests", How.PROCESS, MappingProxyType({ANY_SERVER: frozenset({Right.VIEW, Right.INFER})})
+)
+"""The app itself where it sends golden requests every few minutes; it may do nothing else."""
 NOBODY = Identity()
 """Somebody without any right."""
 

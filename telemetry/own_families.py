@@ -76,8 +76,22 @@ RESTORATIONS_OPEN = OwnFamily(
     ("server",),
     "Models whose configuration a run changed and that have not got theirs back yet",
 )
+PROBE_SUCCESS = OwnFamily(
+    "tritonscope_probe_success",
+    Kind.GAUGE,
+    ("server", "model", "version", "cause"),
+    "1 if the model answered its newest golden request as expected (cause: ok), else 0 with the cause: "
+    "wrong_answer, not_finite, slow, error, process_dead, queue_full, refused, timeout, not_ready, "
+    "unreachable. Absent for a model that is not asked",
+)
+PROBE_TIME = OwnFamily(
+    "tritonscope_probe_timestamp_seconds",
+    Kind.GAUGE,
+    ("server", "model", "version"),
+    "Unix time of the model's newest golden request",
+)
 
 OWN_FAMILIES = (
     ROUNDS, FAILURES, SUCCESS_AGE, DURATION, SAMPLES, HISTORY_BYTES, FINDINGS, REPORTS, REPORT_DURATION,
-    ACTIONS, ACTIONS_RUNNING, JOURNAL_WRITABLE, RESTORATIONS_OPEN,
+    ACTIONS, ACTIONS_RUNNING, JOURNAL_WRITABLE, RESTORATIONS_OPEN, PROBE_SUCCESS, PROBE_TIME,
 )  # fmt: skip

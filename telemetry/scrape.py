@@ -28,9 +28,13 @@ class Source(StrEnum):
     """The server's processes on this machine, where they can be seen."""
     DEVICES = "devices"
     """The GPUs it uses, as another exporter tells them."""
+    PROBES = "probes"
+    """How its models answer golden requests."""
 
 
-ANSWERED = tuple(source for source in Source if source not in (Source.PROCESSES, Source.DEVICES))
+ANSWERED = tuple(
+    source for source in Source if source not in (Source.PROCESSES, Source.DEVICES, Source.PROBES)
+)
 """Sources that the server itself answers: a process or a GPU says nothing about whether it serves."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from history.events import Event, EventLog
@@ -16,6 +16,7 @@ from history.ring import Ring
 from telemetry.actions import Record
 from telemetry.facts import ModelConfig
 from telemetry.memory import ServerProcesses
+from telemetry.probe import ProbeResult as ProbeResult
 from telemetry.scrape import Scrape, Source
 
 MEMORY_SECONDS = 3600.0
@@ -24,22 +25,6 @@ PROCESSES_FRESH_SECONDS = 30.0
 
 NameKey = tuple[str, str]
 """Server id and model name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
-    """How the newest test request with a known answer went, at `at` (unix seconds).
-
-    `cause` is one word (error, wrong_answer, timeout, refused), "" if it went well; `sentence` says it to a
-    person.
-    """
-
-    server: str
-    model: str
-    at: float
-    ok: bool
-    cause: str = ""
-    sentence: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +64,13 @@ class Probes:
         self._results: dict[NameKey, ProbeResult] = {}
 
     def report(self, result: ProbeResult) -> None:
-        """Take a result; it replaces the model's earlier one."""
+        """Take a result; it replaces the model's earlier one, and goes on from it where it says the same."""
+        key = (result.server, result.model)
         with self._lock:
-            self._results[result.server, result.model] = result
+            before = self._results.get(key)
+            if result.since is None and before is not None and before.ok == result.ok:
+                result = replace(result, since=before.at if before.since is None else before.since)
+            self._results[key] = result
 
     def forget(self, server: str, model: str) -> None:
         """The model is no longer asked."""

@@ -12,6 +12,7 @@ from enum import StrEnum
 from signals.definition import Definition
 from signals.definitions import DEFINITIONS
 from telemetry.facts import ModelState
+from telemetry.probe import ProbeCause
 from telemetry.reasons import ReasonClass
 from telemetry.units import Unit
 from triage.measures import MEASURES
@@ -122,7 +123,7 @@ FACTS: tuple[Quantity, ...] = (
         _M,
         Unit.NONE,
         "how it failed",
-        ("error", "wrong_answer", "timeout", "refused"),
+        tuple(ProbeCause),
     ),
     _fact("probe_sentence", _M, Unit.NONE, "how it failed, for sentences"),
     _fact("siblings_request_us_mean", _M, Unit.US, "median of the mean request times of its other replicas"),
