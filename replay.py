@@ -130,6 +130,7 @@ def _settings(manifest: Manifest, settings: Settings) -> Settings:
             "prometheus": None,
             "elsewhere": replace(settings.elsewhere, alertmanager=None),
             "saved_requests": None,
+            "golden": None,
             "slo": manifest.objectives,
             "rules": dict(manifest.choices),
             "refresh_seconds": max(_LEAST_REFRESH_SECONDS, manifest.interval_seconds),

@@ -41,6 +41,7 @@ from triage.with_figures import WithFigures
 
 if TYPE_CHECKING:
     from control.facade import Control
+    from experiments.golden_prober import GoldenProber
     from telemetry.actions import Record
 
 
@@ -86,6 +87,8 @@ class Runtime(WithServers, WithFigures):
         """Which models run with another configuration than their files give them, as far as can be seen."""
         self.control: Control | None = None
         """The write side; None, and not even imported, while no server may be written to."""
+        self.golden: GoldenProber | None = None
+        """Who sends golden requests; None without a write side."""
         self.poller = Poller((job for server in self.servers for job in self._jobs(server)), self)
         self._want_control()
 
@@ -102,8 +105,7 @@ class Runtime(WithServers, WithFigures):
             self.remote.start()
         self.poller.start()
         self.alerts.start()
-        if self.control is not None:
-            self.control.start()
+        self._start_writing()
         self.roster.start(self._servers_changed)
 
     def stop(self) -> None:
@@ -113,6 +115,8 @@ class Runtime(WithServers, WithFigures):
             self.remote.stop()
         self.poller.stop()
         self.alerts.stop()
+        if self.golden is not None:
+            self.golden.stop()
         if self.control is not None:
             self.control.stop()
 
@@ -257,6 +261,8 @@ class Runtime(WithServers, WithFigures):
         wanted = any(server.control or server.expected_server_name is not None for server in self.servers)
         if self.control is not None or not wanted:
             return
+        from experiments.golden_prober import Hearers
+        from experiments.golden_side import golden_prober, golden_requests
         from experiments.write_side import write_side
 
         self.control = write_side(
@@ -267,9 +273,18 @@ class Runtime(WithServers, WithFigures):
             self.files,
             self._one_server.doubt,
             self.settings.saved_requests,
+            golden_requests(self, self.settings.golden, self.files.golden_folder),
         )
+        hearers = Hearers(self.probes.report, self.probes.forget, self.accept)
+        self.golden = golden_prober(self, self.control, self.settings.golden, hearers)
         if self.running:
+            self._start_writing()
+
+    def _start_writing(self) -> None:
+        if self.control is not None:
             self.control.start()
+        if self.golden is not None:
+            self.golden.start()
 
     def _came_back(self, server_id: str) -> None:
         if self.control is not None:
@@ -277,6 +292,8 @@ class Runtime(WithServers, WithFigures):
 
     def _acted(self, record: Record) -> None:
         self._followup.acted(record.action.server, record.action.model, ended=not record.running)
+        if self.golden is not None and not record.running:
+            self.golden.poke(record.action.server)
 
 
 _process_lock = threading.Lock()

@@ -226,6 +226,7 @@ class _OwnMetrics(Collector):
         yield from self._memory()
         yield from self._derived()
         yield from self._actions()
+        yield from self._probes()
 
     def _polling(self) -> Iterator[Metric]:
         rounds, failures = _family(own.ROUNDS), _family(own.FAILURES)
@@ -273,6 +274,13 @@ class _OwnMetrics(Collector):
         yield _single(own.JOURNAL_WRITABLE, 0.0 if control.journal.refusal() else 1.0)
         pending = control.journal.open_restorations()
         yield _counted(own.RESTORATIONS_OPEN, ((one.restoration.server,) for one in pending))
+
+    def _probes(self) -> Iterator[Metric]:
+        success, at = _family(own.PROBE_SUCCESS), _family(own.PROBE_TIME)
+        for (server, model), one in sorted(self._process.probes.results().items()):
+            success.add_metric([server, model, one.version, one.label], float(one.ok))
+            at.add_metric([server, model, one.version], one.at)
+        yield from (success, at)
 
 
 def _family(of: own.OwnFamily) -> CounterMetricFamily | GaugeMetricFamily:

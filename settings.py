@@ -21,6 +21,7 @@ from telemetry.discovery import Discovery, discoveries_of
 from telemetry.elsewhere import SECTIONS as ELSEWHERE
 from telemetry.elsewhere import Elsewhere, elsewhere_of
 from telemetry.errors import SettingsError
+from telemetry.golden_choice import GoldenChoice, golden_of
 from telemetry.identity import Server
 from telemetry.journal_choice import JournalChoice, default_path, journal_of
 from telemetry.located_yaml import Located, read_located
@@ -40,7 +41,9 @@ MIN_LIVE_INTERVALS = 4
 SCALARS = ("refresh_seconds", "live_window_seconds", "retention_seconds", "control", "app_host", "app_port")
 """Settings that are one value: in the file under their name, in the environment with the prefix."""
 
-_SECTIONS = ("servers", "discovery", "history", "slo", "rules", "journal", "access", "saved_requests")
+_SECTIONS = (
+    "servers", "discovery", "history", "slo", "rules", "journal", "access", "saved_requests", "golden",
+)  # fmt: skip
 """Top-level keys of the file that hold more than one value."""
 
 _WITHOUT_RESTART = ("servers", "discoveries", "notices", "file", "readable", "lines")
@@ -100,6 +103,7 @@ class Settings(BaseSettings):
     )
     access: InstanceOf[Access] = Field(default_factory=Access, description="who may see and do what")
     saved_requests: InstanceOf[SavedRequestsChoice] | None = Field(default=None, description="folder")
+    golden: InstanceOf[GoldenChoice] | None = Field(default=None, description="golden requests")
     elsewhere: InstanceOf[Elsewhere] = Field(default=Elsewhere(), description="alertmanager, grafana, logs")
     notices: tuple[InstanceOf[Notice], ...] = Field(default=(), description="what could not be used")
     file: Path | None = Field(default=None, description="the file they come from, whether it is there or not")
@@ -185,9 +189,10 @@ class _Loader:
             file.parent,
         )
         saved, notices = saved_requests_of(file.name, self._section(root, "saved_requests"), file.parent)
+        golden, golden_notices = golden_of(file.name, self._section(root, "golden"), file.parent)
         sections = (root.entries or {}) if root is not None else {}
         elsewhere, elsewhere_notices = elsewhere_of(file.name, sections, self._environ, file.parent)
-        self._notices += [*journal_notices, *notices, *elsewhere_notices]
+        self._notices += [*journal_notices, *notices, *golden_notices, *elsewhere_notices]
         servers = self._sandbox(Path(state)) if state else []
         servers += self._servers(entries, bool(scalars["control"]), prometheus is not None)
         if not (entries or state or discoveries or self._file_is_broken or prometheus is not None):
@@ -205,6 +210,7 @@ class _Loader:
             access=self._access(file, root),
             journal=journal,
             saved_requests=saved,
+            golden=golden,
             elsewhere=elsewhere,
             notices=tuple(self._notices),
             file=file,

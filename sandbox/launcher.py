@@ -11,6 +11,7 @@ state.json     written here, atomically, whenever something in it changes; read 
      "server_pid": 4711, "launcher_pid": 4700,
      "log_path": "/tmp/.../triton.log",          what tritonserver writes
      "repository_path": "/tmp/.../models",       its working repository
+     "golden_path": "/tmp/.../golden",           requests with known answers, which the app sends
      "traffic_wanted": "healthy",                the profile last asked for
      "traffic_running": "healthy",               the profile being sent; null if none (idle, or it ended)
      "traffic_profiles": {"healthy": "a gentle mix ...", ...}}
@@ -37,6 +38,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from sandbox import golden_requests
 from sandbox.errors import PortTakenError, SandboxError
 from sandbox.options import APP_PORT_SETTING, HOST, PROJECT_ROOT, SandboxOptions
 from sandbox.ports import free_ports, is_taken
@@ -45,6 +47,7 @@ from sandbox.run_folder import living_run_folders
 from sandbox.server import Sandbox
 from sandbox.traffic import TrafficProcess
 from sandbox.traffic_profiles import DEFAULT_PROFILE, PROFILES
+from settings import SANDBOX_ID
 
 STATE_VARIABLE = "TRITONSCOPE_SANDBOX_STATE"
 STATE_FILE = "state.json"
@@ -88,6 +91,7 @@ class State:
     launcher_pid: int
     log_path: str
     repository_path: str
+    golden_path: str
     traffic_wanted: str
     traffic_running: str | None
     traffic_profiles: dict[str, str]
@@ -133,6 +137,8 @@ class Launcher:
 
     def _run(self, app_port: int) -> int:
         self._triton.begin()
+        models = sorted(path.name for path in self._triton.repository.iterdir())
+        golden_requests.ship(self._triton.run_folder, SANDBOX_ID, models)
         self._write_state()
         # The app needs as long to start as the models do: both at once.
         self._start_app(app_port)
@@ -287,6 +293,7 @@ class Launcher:
             launcher_pid=os.getpid(),
             log_path=str(self._triton.log_path),
             repository_path=str(self._triton.repository),
+            golden_path=str(self._triton.run_folder / golden_requests.FOLDER),
             traffic_wanted=self._wanted,
             traffic_running=traffic.profile if traffic is not None and traffic.running else None,
             traffic_profiles={name: profile.text for name, profile in PROFILES.items()},

@@ -6,6 +6,7 @@ from settings import PREFIX, SCALARS, VARIABLES, Settings
 from telemetry.access_entry import ACCESS_KEYS, OIDC_KEYS, PASSWORD_KEYS, PROXY_KEYS
 from telemetry.discovery import DISCOVERY_KEYS, FILE_LABELS
 from telemetry.elsewhere import ALERTMANAGER_KEYS, GRAFANA_KEYS, LOGS_KEYS
+from telemetry.golden_choice import GOLDEN_KEYS
 from telemetry.journal_choice import JOURNAL_KEYS
 from telemetry.objective import OBJECTIVE_KEYS, RULE_KEYS
 from telemetry.prometheus_endpoint import PROMETHEUS_KEYS
@@ -46,6 +47,8 @@ def render() -> str:
             *(f"| `{key}` | {text} |" for key, text in JOURNAL_KEYS.items()),
             "\n## Saved test requests (`saved_requests:`)\n\n| key | meaning |\n|---|---|",
             *(f"| `{key}` | {text} |" for key, text in SAVED_REQUESTS_KEYS.items()),
+            "\n## Golden requests (`golden:`)\n\n| key | meaning |\n|---|---|",
+            *(f"| `{key}` | {text} |" for key, text in GOLDEN_KEYS.items()),
             "\n## Alertmanager (`alertmanager:`)\n\n| key | meaning |\n|---|---|",
             *(f"| `{key}` | {text} |" for key, text in ALERTMANAGER_KEYS.items()),
             "\n## Grafana (`grafana:`)\n\n| key | meaning |\n|---|---|",
