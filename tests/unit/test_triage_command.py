@@ -79,6 +79,15 @@ def test_odd_pages_are_no_findings(pages: list[str], capsys: pytest.CaptureFixtu
         assert data["verdict"]["level"] == "unknown"
 
 
+def test_a04_that_gpus_are_not_reported_is_said_once_with_the_known_causes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, data = run(capsys, "a04_no_gpu_families.prom", "a04_no_gpu_families.prom")
+    [why] = [one["why"] for one in data["unjudged"] if "GPU" in one["why"]]
+    for cause in ("no GPU or driver", "MIG", "another DCGM agent", "--allow-gpu-metrics=false"):
+        assert cause in why
+
+
 def test_a12_the_lines_that_were_not_understood_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     _, data = run(capsys, "a12_bad_line_in_middle.prom")
     assert [row["line"] for row in data["warnings"]] == [3]
