@@ -99,7 +99,7 @@ class Settings(BaseSettings):
         default={}, description="rules that are switched on or off, or leave models out"
     )
     journal: InstanceOf[JournalChoice] = Field(
-        default=JournalChoice(), description="where and how actions are recorded"
+        default=JournalChoice(), description="how actions are recorded"
     )
     access: InstanceOf[Access] = Field(default_factory=Access, description="who may see and do what")
     saved_requests: InstanceOf[SavedRequestsChoice] | None = Field(default=None, description="folder")
