@@ -98,9 +98,7 @@ class Settings(BaseSettings):
     rules: dict[str, InstanceOf[RuleChoice]] = Field(
         default={}, description="rules that are switched on or off, or leave models out"
     )
-    journal: InstanceOf[JournalChoice] = Field(
-        default=JournalChoice(), description="how actions are recorded"
-    )
+    journal: InstanceOf[JournalChoice] = Field(default=JournalChoice(), description="record of actions")
     access: InstanceOf[Access] = Field(default_factory=Access, description="who may see and do what")
     saved_requests: InstanceOf[SavedRequestsChoice] | None = Field(default=None, description="folder")
     golden: InstanceOf[GoldenChoice] | None = Field(default=None, description="golden requests")
