@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
+from control.ports import MemoryReader
 from telemetry.actions import MemoryChange
-from telemetry.memory import MemoryReading
+from telemetry.memory import CPU, MemoryReading
+
+NEXT_LOOK_SECONDS = 2.5
+"""Triton looks at its GPUs every 2 s (--metrics-interval-ms): so long a figure of its page may be old."""
+_ASK_AGAIN_SECONDS = 0.25
+
+
+def reading_after(
+    memory: MemoryReader, server_id: str, *, next_look_seconds: float = NEXT_LOOK_SECONDS
+) -> MemoryReading | None:
+    """The memory after an action, once the server has looked at its GPUs again; None if nothing tells.
+
+    Until then its page shows what was in use before the end of the action. Devices that are read directly
+    need no waiting, and the machine's own memory is not waited for: there processes are counted themselves.
+    """
+    first = reading = memory.memory(server_id)
+    until = time.monotonic() + next_look_seconds
+    while reading is not None and first is not None and (gpus := reading.sampled - {CPU}):
+        if any(reading.used[gpu] != first.used.get(gpu) for gpu in gpus) or time.monotonic() > until:
+            break
+        time.sleep(_ASK_AGAIN_SECONDS)
+        reading = memory.memory(server_id)
+    return reading
 
 
 def memory_changes(

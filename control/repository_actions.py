@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from control.memory_change import memory_changes
+from control.memory_change import memory_changes, reading_after
 from control.override import check_override, raw_config
 from control.performer import Course
 from control.ports import MemoryReader
@@ -55,7 +55,8 @@ class RepositoryActions:
         conclusion = self._run(course)
         if before is None or not course.was_sent or conclusion.outcome is not Outcome.DONE:
             return conclusion
-        after = self.memory.memory(course.server.id)
+        course.say("reading the memory in use")
+        after = reading_after(self.memory, course.server.id)
         return replace(conclusion, memory=memory_changes(course.action.model, before, after))
 
     def _run(self, course: Course) -> Conclusion:

@@ -30,7 +30,7 @@ class FreshMemoryReader:
     def memory(self, server_id: str) -> MemoryReading | None:
         """What is in use now by device, and what each Python model's processes hold; None if nothing tells.
 
-        The devices' figures are as old as the server's last look at them (--metrics-interval-ms).
+        What NVML tells of a card is of this moment, what the server's metrics page tells of its last look.
         """
         server = next((one for one in self._servers() if one.id == server_id), None)
         if server is None:
@@ -38,10 +38,11 @@ class FreshMemoryReader:
         at = time.time()
         processes = read_processes(server)
         used = self._used(server)
-        for card in processes.cards:
-            used.setdefault(card.uuid, card.used_bytes)
+        fresh = {card.uuid: card.used_bytes for card in processes.cards}
         models = model_sizes(processes)
-        return MemoryReading(at, used, models) if used or models else None
+        sampled = frozenset(used.keys() - fresh.keys())
+        used |= fresh
+        return MemoryReading(at, used, models, sampled) if used or models else None
 
     def _used(self, server: Server) -> dict[str, int]:
         # One at a time: several loads may end at once, and the page costs the server time.

@@ -104,9 +104,11 @@ class ServerProcesses:
 class MemoryReading:
     """Memory of a server at `at` (unix seconds), bytes by device: "CPU" or a GPU's uuid.
 
-    `used` is what everybody holds on the device; `models` what is known of each (name, version).
+    `used` is what everybody holds on the device; `models` what is known of each (name, version). `sampled`
+    names the devices whose figure is as old as the server's last look at them (--metrics-interval-ms).
     """
 
     at: float
     used: Mapping[str, int]
     models: Mapping[tuple[str, str], Mapping[str, int]]
+    sampled: frozenset[str] = frozenset()
