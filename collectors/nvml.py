@@ -1,31 +1,26 @@
 """What NVIDIA's management library says about the cards of this machine and the processes on them.
 
-Needs the package `nvidia-ml-py`, which is not one of ours: without it, without a driver or without permission
-there are no figures and a sentence says why. Unverified on a GPU until tests/gpu/check.py has run on one.
+Without a driver or without permission there are no figures and a sentence says why. Unverified on a GPU until
+tests/gpu/check.py has run on one.
 """
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any
+
+import pynvml
 
 from telemetry.memory import GpuCard, GpuTenant
 
 _lock = threading.Lock()
-NO_PACKAGE = "the package nvidia-ml-py is not installed beside Tritonscope"
 
 
-def read_cards(library: Any = None) -> tuple[tuple[GpuCard, ...], str]:
+def read_cards(library: Any = pynvml) -> tuple[tuple[GpuCard, ...], str]:
     """All cards with their processes (names are not NVML's to give), and why there are none, "" if there are.
 
     `library` replaces the module `pynvml`.
     """
-    if library is None:
-        try:
-            library = importlib.import_module("pynvml")
-        except ImportError:
-            return (), NO_PACKAGE
     with _lock:
         try:
             library.nvmlInit()

@@ -1,6 +1,6 @@
 """Memory accounting against a real GPU, in under five minutes: `python -m tests.gpu.check`.
 
-Needs what the sandbox needs, an NVIDIA driver, and the package nvidia-ml-py in this environment. Starts a
+Needs what the sandbox needs and an NVIDIA driver. Starts a
 tritonserver of its own with two Python models that hold 1 GiB and 3 GiB on GPU 0, and compares three figures:
 what NVML says of each process, how far the card's memory in use grew, and what the app would show. One JSON
 line for each check. Exit status: 0 all hold, 1 one does not, 77 nothing could be checked here.

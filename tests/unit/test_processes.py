@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from collectors.gpu_processes import ProcessCollector, process_samples, read_processes
-from collectors.nvml import NO_PACKAGE, read_cards
+from collectors.nvml import read_cards
 from collectors.processes import (
     Process,
     StubCall,
@@ -41,6 +41,8 @@ TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retr
    0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 31337 1 0
    1: 0100007F:1F40 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 31338 1 0
 """
+
+NO_DRIVER = "NVML cannot be used here: NVML Shared Library Not Found"
 
 
 def stub(path: str, instance: str, program: str = "/b/python/triton_python_backend_stub") -> list[str]:
@@ -183,7 +185,7 @@ def test_hundreds_of_processes_are_looked_at_less_often(monkeypatch: pytest.Monk
     now = [100.0]
     monkeypatch.setattr("collectors.gpu_processes.time.thread_time", lambda: next(worked))
     monkeypatch.setattr("collectors.gpu_processes.time.monotonic", lambda: now[0])
-    collector = ProcessCollector(SERVER, table=lambda: table(), cards=lambda: ((), NO_PACKAGE))
+    collector = ProcessCollector(SERVER, table=lambda: table(), cards=lambda: ((), NO_DRIVER))
     assert collector.collect() is not None
     # 0.4 s of work may come once in 20 s.
     now[0] = 119.0
@@ -196,7 +198,7 @@ def test_what_cannot_be_seen_is_said_once(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("collectors.gpu_processes.MOST_CPU_SHARE", float("inf"))
     hidden = table(server=None, why="no process named tritonserver can be seen from here")
     tables = iter([hidden, hidden, table(), hidden])
-    collector = ProcessCollector(SERVER, table=lambda: next(tables), cards=lambda: ((), NO_PACKAGE))
+    collector = ProcessCollector(SERVER, table=lambda: next(tables), cards=lambda: ((), NO_DRIVER))
     scrapes = [collector.collect() for _ in range(4)]
     whys = [None if one is None else one.payload.why for one in scrapes]  # type: ignore[attr-defined]
     assert whys == [hidden.why, None, "", hidden.why]
