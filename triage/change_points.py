@@ -204,7 +204,7 @@ def sides(
     """Every replica before and after `at`, those that were touched first; `columns` are (n,) by server."""
     changed = set(touched)
     found = [
-        Side(server, _median(values[times <= at]), _median(values[times > at]), server in changed)
+        Side(server, median(values[times <= at]), median(values[times > at]), server in changed)
         for server, values in columns.items()
     ]
     return tuple(sorted(found, key=lambda one: (not one.touched, one.server)))
@@ -227,6 +227,7 @@ def told_apart(replicas: Sequence[Side]) -> bool | None:
     return False if theirs * mine > 0 and abs(theirs) > abs(mine) / 1.5 else None
 
 
-def _median(values: FloatArray) -> float | None:
+def median(values: FloatArray) -> float | None:
+    """The median of the finite values, None without one."""
     finite = values[np.isfinite(values)]
     return float(np.median(finite)) if finite.size else None

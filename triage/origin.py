@@ -13,6 +13,8 @@ from triage.finding import Finding
 
 NOTICEABLE_FAILURES = 0.001
 """Share of failed requests from which on failures are the answer."""
+NOTICEABLE_WAIT_US = 10_000.0
+"""Where nothing was found, a shorter mean wait is how batches form and no answer."""
 BUSY = 0.8
 IDLE = 0.5
 LONG_WAIT = 0.5
@@ -69,7 +71,8 @@ def origin(
         )
     if failed is not None and failed >= NOTICEABLE_FAILURES:
         return _failing(row, failed)
-    return _waiting(row, config) or _serving(row)
+    noticed = bool(findings) or (row.signals.number("queue_us_mean") or 0.0) >= NOTICEABLE_WAIT_US
+    return (_waiting(row, config) if noticed else None) or _serving(row)
 
 
 def _opening(whose: Whose) -> str:

@@ -40,12 +40,19 @@ def _card(finding: Finding, now: float, filters: Filters, said: bool) -> Html:
             div(join(*evidence, between=" · "), class_="ts-evidence") if evidence else None,
             class_="ts-sentence",
         ),
-        div(since(finding.since, now), class_="ts-since"),
+        div(since(finding.since, now), " ", _look(finding, filters), class_="ts-since"),
         _what_to_do(finding, filters),
         class_=f"ts-finding {finding.severity.value}",
         role="article",
         data_key=f"{finding.rule} {finding.server} {finding.model}",
     )
+
+
+def _look(finding: Finding, filters: Filters) -> Html:
+    """To the page Triage, where everything about it stands."""
+    key = finding.model
+    named = {"model": key.name, "version": key.version} if key is not None else {}
+    return link("look", "triage", filters.params(**named), class_="ts-look")
 
 
 def finding_sentence(finding: Finding, filters: Filters) -> Html:

@@ -72,5 +72,5 @@ PAGES = (
 )
 """In the order of the menu; the first one opens without an address."""
 
-DEFAULTS = {"show": "all", "before": "an hour ago", "with": "choose another model"}
+DEFAULTS = {"show": "all", "before": "before it began", "with": "choose another model"}
 """Values of such widgets that need no place in the address."""

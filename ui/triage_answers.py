@@ -48,7 +48,9 @@ def answers(view: View, key: ModelKey) -> Html:
 def _what(view: View, key: ModelKey) -> _Answer:
     found = view.findings_of(key)
     sentence, _ = answer_of(view, key)
-    when = join(" ", since(found[0].since, view.now)) if found else None
+    if not found:
+        return _Answer("What is wrong with it, since when?", f"Nothing by the rules: {sentence}")
+    when = join(" It is so ", since(found[0].since, view.now), ".")
     return _Answer("What is wrong with it, since when?", join(sentence, when))
 
 

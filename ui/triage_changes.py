@@ -15,14 +15,17 @@ from signals.definition import Level
 from signals.definitions import definition
 from signals.ranges import signal_range
 from telemetry.identity import ModelKey
-from telemetry.units import human
+from telemetry.scrape import FloatArray
+from telemetry.units import Unit, human
 from triage.change_points import (
     LEAD_SECONDS,
+    LEAST_SHARE,
     ChangePoint,
     Done,
     Side,
     change_points,
     just_before,
+    median,
     sides,
     told_apart,
 )
@@ -40,6 +43,7 @@ SIGNALS: dict[str, tuple[str, float]] = {
     "failed_ratio": ("failed", 0.01),
 }
 """Signal -> its word, and the smallest difference that matters, in its unit."""
+_RATE = "requests_per_second"
 MODELS = 4
 """So many models are looked through at most: those with findings, then those with most traffic."""
 LEAST_STEP_SECONDS = 10.0
@@ -47,19 +51,40 @@ POINTS = 120
 TOGETHER_SECONDS = 60.0
 """Steps of one model's figures so near to each other are one change."""
 SHOWN = 6
+AROUND_SECONDS = 300.0
 KEEP_SECONDS = 10.0
 """A model's series is looked through anew so often at most, for all viewers."""
 _TOUCHED = " (something was done)"
 _lock = threading.Lock()
-_kept: dict[tuple[ModelKey, float, float], tuple[float, dict[str, tuple[ChangePoint, ...]]]] = {}
+_kept: dict[tuple[ModelKey, float, float], tuple[float, _Steps]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The steps of one model's figures by signal, and its requests per second at `times` (n,)."""
+
+    points: dict[str, tuple[ChangePoint, ...]]
+    times: FloatArray
+    rates: FloatArray
+
+    def rates_around(self, at: float) -> tuple[float | None, float | None]:
+        """Median of the requests per second within five minutes before and after."""
+        before = self.rates[(self.times > at - AROUND_SECONDS) & (self.times <= at)]
+        now = self.rates[(self.times > at) & (self.times <= at + AROUND_SECONDS)]
+        return median(before), median(now)
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One change of a model: the steps of its figures that came together, by signal."""
+    """One change of a model: the steps of its figures that came together, by signal.
+
+    `rate_before` and `rate_now` are the requests per second around it, None where they are not known.
+    """
 
     key: ModelKey
     points: dict[str, ChangePoint]
+    rate_before: float | None = None
+    rate_now: float | None = None
 
     @property
     def after(self) -> float:
@@ -111,20 +136,25 @@ def _looked_at(view: View) -> list[ModelKey]:
 
 def changes_of(view: View, key: ModelKey) -> list[Changed]:
     """The changes of one model over the time shown, oldest first."""
-    steps = [(point, signal) for signal, points in _points(view, key).items() for point in points]
+    looked = _steps(view, key)
+    steps = [(point, signal) for signal, points in looked.points.items() for point in points]
     found: list[Changed] = []
     for point, signal in sorted(steps, key=lambda step: step[0].after):
         if found and point.after - found[-1].after <= TOGETHER_SECONDS and signal not in found[-1].points:
             found[-1].points[signal] = point
         else:
             found.append(Changed(key, {signal: point}))
+    return [_ordered(one, looked) for one in found]
+
+
+def _ordered(one: Changed, looked: _Steps) -> Changed:
+    """The change with its signals in their order, and how much was sent around it."""
     order = list(SIGNALS)
-    return [
-        Changed(key, dict(sorted(one.points.items(), key=lambda row: order.index(row[0])))) for one in found
-    ]
+    points = dict(sorted(one.points.items(), key=lambda row: order.index(row[0])))
+    return Changed(one.key, points, *looked.rates_around(one.after))
 
 
-def _points(view: View, key: ModelKey) -> dict[str, tuple[ChangePoint, ...]]:
+def _steps(view: View, key: ModelKey) -> _Steps:
     start, end = view.range
     place = (
         key,
@@ -138,14 +168,18 @@ def _points(view: View, key: ModelKey) -> dict[str, tuple[ChangePoint, ...]]:
         now = time.monotonic()
         for old in [one for one, (at, _) in _kept.items() if now - at > 6 * KEEP_SECONDS]:
             del _kept[old]
-    found = {}
+    found: dict[str, tuple[ChangePoint, ...]] = {}
+    times = rates = np.empty(0)
     for signal, (_, least) in SIGNALS.items():
         frame = series(view, signal, key.name, key.version, key.server)
         column = frame.column((key.server, key.name, key.version))
         found[signal] = change_points(frame.times, column, least=least) if column is not None else ()
+        if signal == _RATE and column is not None:
+            times, rates = frame.times, column
+    looked = _Steps(found, times, rates)
     with _lock:
-        _kept[place] = (time.monotonic(), found)
-    return found
+        _kept[place] = (time.monotonic(), looked)
+    return looked
 
 
 def series(view: View, signal: str, model: str, version: str, server: str | None) -> Frame:
@@ -208,13 +242,18 @@ def why_words(one: Changed, done: Sequence[Happened]) -> str:
         told = "; ".join(f"{clock(cause.at, seconds=True)} {cause.text}" for cause in near[:3])
         more = f"; and {len(near) - 3} more" if len(near) > 3 else ""
         return f"Just before: {told}{more}."
-    rate = one.points.get("requests_per_second")
-    if rate is not None:
-        return (
-            f"Nothing was done to the server just before; clients send {'more' if rate.rising else 'less'} "
-            "since then: the load changed."
-        )
-    return f"Nothing was done in the {LEAD_SECONDS / 60:.0f} min before that, and clients send as before."
+    return f"Nothing was done in the {LEAD_SECONDS / 60:.0f} min before{_load_words(one)}."
+
+
+def _load_words(one: Changed) -> str:
+    """Whether clients send as much as before; "" where that is not known."""
+    before, now = one.rate_before, one.rate_now
+    if before is None or now is None:
+        return ""
+    told = f"{human(before, Unit.PER_SECOND)} → {human(now, Unit.PER_SECOND)}"
+    if abs(now - before) < LEAST_SHARE * before:
+        return f", and clients send as before ({told})"
+    return f"; clients send {'more' if now > before else 'less'} since then ({told}): the load changed"
 
 
 def causes(one: Changed, done: Sequence[Happened]) -> tuple[Done, ...]:

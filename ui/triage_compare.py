@@ -28,6 +28,7 @@ SIGNALS = (
 MATTERS = 0.25
 """A difference by this share of the larger value stands on top."""
 WINDOW_SECONDS = 300.0
+LEAST_WINDOW_SECONDS = 60.0
 BEFORE = {"an hour ago": 3600.0, "30 min ago": 1800.0, "10 min ago": 600.0}
 EVENT = "before it began"
 """The five minutes before the first finding about the model."""
@@ -58,7 +59,7 @@ def controls(view: View) -> None:
         return
     times = (EVENT, *BEFORE)
     if st.session_state.get("before") not in times:
-        st.session_state["before"] = times[1]
+        st.session_state["before"] = EVENT
     others = (NOTHING, *names)
     if st.session_state.get("with") not in others:
         st.session_state["with"] = NOTHING
@@ -76,20 +77,17 @@ def comparison(view: View, key: ModelKey) -> Html:
             for signal in SIGNALS
         ]
         return _section(key.label(), other.label(), rows, f"last {human_duration(WINDOW_SECONDS)}")
-    end = _before(view, key)
+    end, window = _before(view, key)
     oldest = view.oldest
-    if end is None or (oldest is not None and end < oldest):
-        why = (
-            "No finding is about this model, so there is no beginning to compare with."
-            if end is None
-            else f"Nothing was recorded then: the oldest figures are of {clock(oldest or 0.0)}."
-        )
+    if oldest is not None and end < oldest:
+        why = f"Nothing was recorded then: the oldest figures are of {clock(oldest)}."
         return section(f"Compare {key.label()}", div(why, class_="ts-faint"))
     rows = [
-        Difference(signal, _value(view, key, signal, view.now), _value(view, key, signal, end))
+        Difference(signal, _value(view, key, signal, view.now, window), _value(view, key, signal, end))
         for signal in SIGNALS
     ]
-    return _section("now", f"{clock(end - WINDOW_SECONDS)} to {clock(end)}", rows, key.label())
+    now = f"last {human_duration(window)}"
+    return _section(now, f"{clock(end - WINDOW_SECONDS)} to {clock(end)}", rows, key.label())
 
 
 def _other(view: View) -> ModelKey | None:
@@ -97,20 +95,33 @@ def _other(view: View) -> ModelKey | None:
     return next((row.key for row in model_rows(view) if row.key.name == name), None)
 
 
-def _before(view: View, key: ModelKey) -> float | None:
-    """End of the window to compare with, unix seconds; None where there is no beginning."""
+def _before(view: View, key: ModelKey) -> tuple[float, float]:
+    """End of the window to compare with (unix seconds), and the length of the one now.
+
+    Before an event that began just now, "now" is only what was since then. Where nothing began it is an hour
+    ago, or the beginning of what was recorded.
+    """
     chosen = st.session_state.get("before")
-    if chosen != EVENT:
-        return view.now - BEFORE.get(str(chosen), 3600.0)
+    if chosen in BEFORE:
+        return view.now - BEFORE[str(chosen)], WINDOW_SECONDS
     began = [one.since for one in view.findings_of(key) if one.since is not None]
-    return min(began) if began else None
+    if began:
+        # A finding is seen when its window shows it: what it is about began up to a window before.
+        return min(began) - runtime.current().window_seconds, min(
+            WINDOW_SECONDS, max(LEAST_WINDOW_SECONDS, view.now - min(began))
+        )
+    hour_ago = view.now - BEFORE["an hour ago"]
+    first = hour_ago if view.oldest is None else view.oldest + LEAST_WINDOW_SECONDS
+    return max(hour_ago, min(first, view.now - LEAST_WINDOW_SECONDS)), WINDOW_SECONDS
 
 
-def _value(view: View, key: ModelKey, signal: str, end: float) -> float | None:
+def _value(
+    view: View, key: ModelKey, signal: str, end: float, window_seconds: float = WINDOW_SECONDS
+) -> float | None:
     """The signal of the window that ends there."""
     frame = runtime.current().signal_range(
         signal,
-        Grid(end, end, WINDOW_SECONDS),
+        Grid(end, end, window_seconds),
         level=Level.MODEL,
         server=key.server,
         model=key.name,

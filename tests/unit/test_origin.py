@@ -103,6 +103,12 @@ def said(signals: ModelSignals | None, of: ModelConfig | None = None, *rules: st
             Whose.NEITHER,
             "Not the server, by its figures: it answers in 4 ms on average, 200 µs of it waiting",
         ),
+        (
+            row(requests_per_second=9.0, queue_ratio=0.7, queue_us_mean=3350.0, request_us_mean=4910.0),
+            None,
+            Whose.NEITHER,
+            "it answers in 4.91 ms on average, 3.35 ms of it waiting",
+        ),
         (row(requests_per_second=9.0), None, Whose.UNKNOWN, "does not report how long"),
         (row(requests_per_second=0.0), None, Whose.UNKNOWN, "No request reaches this model now"),
         (None, None, Whose.UNKNOWN, "there are no figures of this model"),
