@@ -105,6 +105,11 @@ class GoldenProber:
             self._last_round.pop(server_id, None)
         self._wake.set()
 
+    def every_minutes(self, server_id: str) -> float:
+        """Minutes between two golden requests to a model of this server; 0: none is sent by itself."""
+        rhythm = self._rhythm_of(server_id)
+        return rhythm.every_minutes if rhythm is not None else 0.0
+
     def why_not(self, server_id: str, model: str, config: ModelConfig | None) -> str:
         """Why this model is not asked by itself, one clause; "" if it is."""
         rhythm = self._rhythm_of(server_id)

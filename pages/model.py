@@ -6,6 +6,7 @@ from ui import shell
 from ui.advice import advice_card
 from ui.empty import empty_state, nobody_answers, silent
 from ui.findings import finding_cards
+from ui.golden_results import golden_of_model
 from ui.header import header
 from ui.live import live
 from ui.model_answer import answer_of, facts_line
@@ -63,6 +64,7 @@ def page() -> None:
         panel(
             model_memory(view, facts) if facts else None,
             advice_card(view, facts) if facts else None,
+            golden_of_model(view, key),
             actions(key, view.now),
             key="memory",
         )

@@ -4,6 +4,7 @@ import streamlit as st
 
 from ui import confirm, journal, repository, several, shell
 from ui.empty import empty_state, nobody_answers, silent
+from ui.golden_results import golden_list
 from ui.header import header
 from ui.html import link
 from ui.live import live
@@ -33,6 +34,7 @@ def models() -> None:
     else:
         todo = (link("Show all models", "repository", view.filters.params()),)
         panel(empty_state(f"There is no model whose name contains {wanted!r}.", todo=todo), key="models")
+    panel(golden_list(view), key="golden")
     panel(several.progress(view), key="several")
     panel(repository.log_levels(view), key="log")
     panel(security_notes(view), key="security")

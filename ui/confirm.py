@@ -9,7 +9,7 @@ from telemetry.access import Right
 from telemetry.actions import ActionKind, new_token
 from ui import confirm_facts
 from ui.confirm_facts import Asked, facts, last_request, ready_words
-from ui.decide import ASKED, Told, begin, decide, leave, refuse, send, told
+from ui.decide import ASKED, Make, Told, begin, decide, leave, refuse, send, told
 from ui.filters import Filters
 from ui.html import Html, div, link, span
 from ui.panel import panel
@@ -93,7 +93,14 @@ def _question(asked: Asked) -> None:
     else:
         view = View.take()
         panel(div(facts(view, asked)), key="question")
-        decide(asked, with_steps=_also_its_steps(view, asked))
+        decide(asked, with_steps=_also_its_steps(view, asked), make=_gate(asked))
+
+
+def _gate(asked: Asked) -> Make | None:
+    """The choice to keep a reload only if the golden request is answered as expected."""
+    from ui.golden_gate import gate
+
+    return gate(asked)
 
 
 def _also_its_steps(view: View, asked: Asked) -> bool:

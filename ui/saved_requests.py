@@ -55,7 +55,7 @@ def verdict(job: Job | None) -> None:
     shown = div(
         span("AS EXPECTED" if found.as_expected else "DIFFERENT", class_="ts-tag"),
         div(
-            f"{saved.name}: {_mode_words(saved.expected)}." if found.as_expected else f"{saved.name}: ",
+            f"{saved.name}: {mode_words(saved.expected)}." if found.as_expected else f"{saved.name}: ",
             [div(sentence) for sentence in words], class_="ts-sentence",
         ),
         class_=f"ts-finding {'info' if found.as_expected else 'page'}", role="status",
@@ -170,12 +170,13 @@ def _facts(config: ModelConfig, saved: SavedRequest, retention_days: float) -> H
     rows = [
         ("saved", f"{utc(saved.saved_at)} by {saved.by}; removed after {retention_days:g} days"),
         ("sent", f"{saved.way}{steps}; {'; '.join(sent_as(config, tensor) for tensor in saved.steps[0])}"),
-        ("expected", _mode_words(saved.expected) if saved.expected else "nothing yet"),
+        ("expected", mode_words(saved.expected) if saved.expected else "nothing yet"),
     ]
     return tag("dl", [[tag("dt", name), tag("dd", words)] for name, words in rows], class_="ts-lines")
 
 
-def _mode_words(expected: Expected) -> str:
+def mode_words(expected: Expected) -> str:
+    """How an answer is compared, and its bound."""
     words = {
         Mode.EXACT: "every value exactly",
         Mode.TOLERANCE: f"every value within {expected.relative:g} of it or {expected.absolute:g}",

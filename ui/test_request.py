@@ -32,6 +32,8 @@ from ui.view import View
 
 MOST_OWN_STEPS = 10
 """Steps up to which each may have its own values."""
+_SENT_STEPS = "test request sent"
+"""Session key: a job's id and the requests it sent."""
 _SECOND_CLICK_SECONDS = 0.5
 _WAIT_SECONDS = 0.3
 """Most answers come within this: then the page shows them at once, without a second drawing."""
@@ -172,12 +174,21 @@ def send(prepared: Prepared, session: str = "test_job") -> None:
     control = runtime.current().control
     if control is None or prepared.request is None:
         return
+    before = st.session_state.get(session)
     start(
         session,
         ActionKind.TEST_REQUEST,
         prepared,
         test_request_work(control.reader, prepared.config, *prepared.steps),
     )
+    if st.session_state.get(session) != before:
+        st.session_state[_SENT_STEPS] = (st.session_state[session], prepared.steps)
+
+
+def sent_steps(job: Job) -> tuple[InferenceRequest, ...]:
+    """The requests that this job sent, which the form may no longer hold; none if it was another one."""
+    job_id, steps = st.session_state.get(_SENT_STEPS, (None, ()))
+    return steps if job_id == job.id else ()
 
 
 def start(session: str, kind: ActionKind, prepared: Prepared, work: Work) -> None:

@@ -6,7 +6,7 @@ import streamlit as st
 
 import runtime
 from telemetry.actions import ActionKind
-from ui import request_code, saved_requests, test_answer, test_request, writes
+from ui import golden_save, request_code, saved_requests, test_answer, test_request, writes
 from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
 from ui.html import div, link, span
@@ -77,6 +77,7 @@ def _request_page() -> None:
     with folds:
         request_code.section(prepared)
         if not refusal:
+            golden_save.section(key, job)
             saved_requests.section(key, config, prepared, job)
     same = view.filters.params() | {"model": key.name, "version": key.version}
     panel(
