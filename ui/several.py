@@ -116,7 +116,9 @@ def _step(step, several_servers: bool) -> Html:
     record, action = step.record, step.action
     name = f"{action.model} on {action.server}" if several_servers else action.model
     if step.refusal:
-        word, class_, words = "not sent", "ticket", step.refusal
+        # It may name who acts on the model just now: that is for those who see the journal's details.
+        words = step.refusal if me().sees_details(action.server) else ""
+        word, class_ = "not sent", "ticket"
     elif record is None:
         word, class_, words = "waiting", "off", ""
     elif record.outcome is None:

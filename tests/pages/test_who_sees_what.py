@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from collectors.exposition import read_page
 from collectors.metadata import parse_metadata
 from collectors.repository import index_samples, parse_index
 from collectors.statistics import parse_statistics, statistics_samples
+from control.performer import Course
 from history.protocol import Frame
 from settings import load_settings
 from signals.fleet import Fleet, FleetModel, Odd, Replica
@@ -245,3 +247,27 @@ def test_a_question_made_by_hand_tells_nothing_and_asks_no_server(
     page = shown("repository", ANONYMOUS, do=kind.value, on="open", what="fast_add")
     assert "You are not signed in, and this needs the right" in page
     assert asked == []
+
+
+def test_whose_action_a_series_met_is_for_those_who_see_the_journal(shown: Open) -> None:
+    assert "fast_add" in shown("repository", OPERATOR)
+    control = runtime.current().control
+    assert control is not None
+    operator = OPERATOR.identity(runtime.current().settings.access)
+    over = threading.Event()
+
+    def until_over(course: Course) -> Conclusion:
+        assert over.wait(30.0)
+        return Conclusion(Outcome.DONE, "loaded")
+
+    load = Action(ActionKind.LOAD, "open", "fast_add", who=operator.name)
+    control._performer.perform(load, until_over, by=operator)
+    try:
+        second = Action(ActionKind.LOAD, "open", "fast_add")
+        assert control.several.begin("load 1 model", [second], by=operator, token="t").wait(30.0)
+        assert "by ops@example.com: loading fast_add" in shown("repository", OPERATOR)
+        page = shown("repository", ANONYMOUS)
+        assert "0 of 1 done" in page
+        assert "ops@example.com" not in page
+    finally:
+        over.set()
