@@ -22,6 +22,11 @@ _FAR = 3.0
 _MARK_CROWD = 0.07
 """Marks closer than this share of the range become one label."""
 _HOVER = ",.3~r"
+_FEW_BARS = 5
+"""Fewer bars than this do not grow broader."""
+_WHOLE = frozenset((Unit.REQUESTS, Unit.COUNT))
+"""Counted things: an axis of a few has no ticks between whole numbers."""
+_FEW = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,7 @@ def _layout(spec: Spec, top: float, right_unit: tuple[float, str] | None) -> dic
         "hovermode": "x unified" if spec.time else "x",
         "dragmode": "zoom" if spec.time else False,
         "barmode": "stack" if spec.stacked else "group",
-        "bargap": 0.25,
+        "bargap": 0.25 if spec.time else 1 - 0.75 * min(1.0, len(spec.x) / _FEW_BARS),
         "uirevision": "keep",
         "showlegend": False,
         "yaxis": axis
@@ -190,6 +195,8 @@ def _layout(spec: Spec, top: float, right_unit: tuple[float, str] | None) -> dic
             "separatethousands": True,
         },
     }
+    if spec.unit in _WHOLE and top < _FEW:
+        layout["yaxis"] |= {"tick0": 0, "dtick": 1}
     if spec.time:
         layout["xaxis"] = axis | {
             "type": "date",
@@ -224,8 +231,9 @@ def _threshold_line(line: Threshold, divisor: float) -> dict[str, Any]:
 
 
 def _threshold_label(line: Threshold, divisor: float) -> dict[str, Any]:
+    # On the left: on the right stand the newest values and the labels of what has just happened.
     return {
-        "xref": "paper", "x": 1, "xanchor": "right", "y": line.value / divisor, "yanchor": "bottom",
+        "xref": "paper", "x": 0, "xanchor": "left", "y": line.value / divisor, "yanchor": "bottom",
         "text": plain(line.label), "showarrow": False, "font": {"size": 10.5, "color": line.color},
         "bgcolor": "@label", "borderpad": 1,
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -37,10 +38,14 @@ class Trace:
     right: bool = False
     detail: tuple[str, ...] = ()
     """Text for the tooltip of each value, instead of the value with its unit."""
+    now: float | None = None
+    """The value of this moment, where it is known: the last time drawn is up to a step older."""
 
     @property
     def last(self) -> float | None:
-        """The last value in time, None if it has none at the last time."""
+        """The value now, else the last one in time; None if it has none at the last time."""
+        if self.now is not None:
+            return self.now
         value = float(self.values[-1]) if len(self.values) else float("nan")
         return value if np.isfinite(value) else None
 
@@ -100,6 +105,11 @@ class Spec:
     def time(self) -> bool:
         """True if the x axis is time."""
         return not isinstance(self.x, tuple)
+
+    def at_now(self, values: Mapping[str, float | None]) -> Spec:
+        """This chart with what its legend says taken from `values`, by name: what a page's headline says."""
+        known = tuple(replace(trace, now=values.get(trace.name)) for trace in self.traces)
+        return replace(self, traces=known)
 
     def or_empty(self, why: str) -> Spec:
         """This chart, or `why` in its place when no series has a single value."""

@@ -64,7 +64,7 @@ def sample_table(row: FamilyRow, samples: Sequence[Sample], *, several_servers: 
         tag("th", "server") if several_servers else None,
         tag("th", "labels"),
         tag("th", "as printed", class_="ts-right"),
-        tag("th", "value", class_="ts-right"),
+        tag("th", "value", class_="ts-right ts-roomy"),
         tag("th"),
     )
     body = [_sample(row, one, several_servers) for one in samples[:SHOWN_SAMPLES]]
@@ -90,7 +90,7 @@ def _sample(row: FamilyRow, one: Sample, several_servers: bool) -> Html:
         tag("td", one.server) if several_servers else None,
         tag("td", div(badge, labels or span("no labels", class_="ts-faint"), class_="ts-labels")),
         tag("td", tag("code", one.text), class_="ts-right"),
-        tag("td", _readable(row, one), class_="ts-right"),
+        tag("td", _readable(row, one), class_="ts-right ts-roomy"),
         tag("td", copy_button(_selector(one)), class_="ts-right"),
         data_key=f"{one.server} {one.name} {one.labels}",
     )  # fmt: skip

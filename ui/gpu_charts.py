@@ -27,14 +27,16 @@ class GpuCharts:
     def utilization(self) -> Spec:
         """All GPUs."""
         frame = self.view.of_level("utilization_ratio", Level.GPU)
-        return charts.utilization(frame, self._names(), badge=self._badge(), **self._frame())
+        spec = charts.utilization(frame, self._names(), badge=self._badge(), **self._frame())
+        return spec.at_now(self._now("utilization_ratio"))
 
     def power(self) -> Spec:
         """All GPUs, with the limit where they share one."""
         limits = {card.number_of("power_limit_watts") for card in self.cards}
         limit = limits.pop() if len(limits) == 1 else None
         frame = self.view.of_level("power_watts", Level.GPU)
-        return charts.power(frame, self._names(), limit, badge=self._badge(), **self._frame())
+        spec = charts.power(frame, self._names(), limit, badge=self._badge(), **self._frame())
+        return spec.at_now(self._now("power_watts"))
 
     def memory(self, card: GpuCard) -> Spec:
         """One GPU by what holds its memory."""
@@ -57,6 +59,16 @@ class GpuCharts:
         names = {key: ModelKey(*key).label() for key in frame.keys}
         where = f" on {machine.server}" if self.view.filters.server is None else ""
         return charts.machine_memory(frame, names, title=f"Memory of model processes{where}", **self._frame())
+
+    def _now(self, signal: str) -> dict[str, float | None]:
+        """What the head of the page says of each GPU, by its name; nothing while the past is looked at."""
+        if self.view.filters.start is not None:
+            return {}
+        names = self._names()
+        return {
+            names[card.figures.key.server, card.figures.key.uuid]: card.number_of(signal)
+            for card in self.cards
+        }
 
     def _names(self) -> dict[tuple[str, ...], str]:
         several = len({card.figures.key.server for card in self.cards}) > 1

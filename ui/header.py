@@ -40,7 +40,9 @@ def _kept_together(sentence: str) -> str:
 
 
 def _facts(view: View) -> list[Html | None]:
-    return [_scraped(view), _versions(view), _control(view), remote_history.line(), *_badges(view)]
+    badges = _badges(view)
+    together = span(badges, class_="ts-badges") if badges else None
+    return [_scraped(view), _versions(view), _control(view), remote_history.line(), together]
 
 
 def _scraped(view: View) -> Html:
@@ -93,7 +95,7 @@ def _badges(view: View) -> list[Html]:
         badges.append(span("sandbox", class_="ts-badge", data_tip=tip))
     replayed = runtime.current().replayed
     if replayed is not None:
-        words = f"replay of an incident captured {day(replayed.captured_at)} {clock(replayed.captured_at)}"
+        words = f"replay of {day(replayed.captured_at)} {clock(replayed.captured_at)}"
         badges.append(span(words, class_="ts-badge ticket", data_tip=utc(replayed.captured_at)))
     elif view.filters.refresh_seconds is None:
         badges.append(span("paused", class_="ts-badge ticket"))

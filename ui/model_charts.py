@@ -18,6 +18,18 @@ from ui.view import View
 
 QUANTILES = {"p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p99.9"}
 """Suffix of the signal -> how people call it."""
+_NOW = {
+    "queue": "queue_us_mean",
+    "input": "compute_input_us_mean",
+    "infer": "compute_infer_us_mean",
+    "output": "compute_output_us_mean",
+    "answered": "requests_per_second",
+    "mean batch": "batch_size_mean",
+    "pending": "pending",
+    "busy": "instance_busy_ratio",
+    **{shown: f"request_us_{name}" for name, shown in QUANTILES.items()},
+}
+"""Name in a legend -> the signal that the page's headline and the tables take their figures from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,7 @@ class ModelCharts:
     def quantiles(self) -> Spec:
         """Quantiles of the request time."""
         frames = {shown: self._of(f"request_us_{name}") for name, shown in QUANTILES.items()}
-        return charts.quantiles(frames, objective=latency_line(self.key), **self._frame())
+        return self._at_now(charts.quantiles(frames, objective=latency_line(self.key), **self._frame()))
 
     def histogram(self) -> Spec:
         """Batch sizes that formed over the time shown, and what an inference cost at each."""
@@ -109,7 +121,15 @@ class ModelCharts:
     def _explained(self, spec: Spec) -> Spec:
         """The chart; without data, the reason known of this model instead of the chart's general one."""
         why = self._why_empty()
-        return replace(spec, empty=why) if spec.empty and why else spec
+        return replace(spec, empty=why) if spec.empty and why else self._at_now(spec)
+
+    def _at_now(self, spec: Spec) -> Spec:
+        """Legends and headline say the same; while the past is looked at, legends say the last of it."""
+        figures = self.view.figures(self.key)
+        if self.view.filters.start is not None or figures is None:
+            return spec
+        known = figures.signals.values
+        return spec.at_now({shown: known.get(signal) for shown, signal in _NOW.items()})
 
     def _why_empty(self) -> str:
         """Why nothing can be drawn whatever the figure; "" where only the figure itself is missing."""

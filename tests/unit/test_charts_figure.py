@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -124,3 +126,17 @@ def test_nothing_to_draw_says_why() -> None:
     empty = spec(Trace("a", values(NAN, NAN), "#111111")).or_empty("No request finished.")
     assert empty.empty == "No request finished."
     assert spec(Trace("a", values(NAN, 1.0), "#111111")).or_empty("No request finished.").empty == ""
+
+
+def test_a_legend_says_what_the_headline_says_where_it_is_known() -> None:
+    drawn = spec(Trace("busy", values(0.4, 0.81), "#111111"), Trace("idle", values(0.1, 0.2), "#222222"))
+    legend = figure(replace(drawn, unit=Unit.RATIO).at_now({"busy": 0.15, "idle": None})).legend
+    assert [(one["name"], one["last"]) for one in legend] == [("idle", "20 %"), ("busy", "15 %")]
+
+
+def test_few_counted_things_have_no_ticks_between_whole_numbers() -> None:
+    few, many = (
+        figure(replace(spec(Trace("pending", values(value), "#111111")), unit=Unit.REQUESTS)).layout["yaxis"]
+        for value in (2.0, 40.0)
+    )
+    assert few["dtick"] == 1 and "dtick" not in many
