@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ui import load_runs, test_request
+from ui.drift import drift_badge
 from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
 from ui.live import live
@@ -19,7 +20,8 @@ def _answer() -> None:
         return
     facts = view.facts(key)
     ready = facts is not None and facts.state == "READY"
-    header(view, f"Measure {key.label()} on {key.server}.", "fine" if ready else "unknown")
+    level = "fine" if ready else "unknown"
+    header(view, f"Measure {key.label()} on {key.server}.", level, extra=drift_badge(facts))
 
 
 def _body() -> None:

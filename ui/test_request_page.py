@@ -7,6 +7,7 @@ import streamlit as st
 import runtime
 from telemetry.actions import ActionKind
 from ui import golden_save, request_code, saved_requests, test_answer, test_request, writes
+from ui.drift import drift_badge
 from ui.empty import empty_state, nobody_answers, silent
 from ui.header import header
 from ui.html import div, link, span
@@ -25,7 +26,8 @@ def _answer() -> None:
     if key is None:
         header(view, "No model is known yet.", "unknown")
         return
-    header(view, f"Ask {key.label()} on {key.server}.", "fine" if _is_ready(view, key) else "unknown")
+    level = "fine" if _is_ready(view, key) else "unknown"
+    header(view, f"Ask {key.label()} on {key.server}.", level, extra=drift_badge(view.facts(key)))
 
 
 def _is_ready(view, key) -> bool:

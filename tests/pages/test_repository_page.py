@@ -329,7 +329,7 @@ def test_drift_known_from_the_journal_is_marked_with_the_way_back() -> None:
     assert "It runs with max_batch_size 8 (its file: 4)" in question
     assert "It is unloaded and loaded again" in question
     assert "pipeline uses this model and will stop too and come back with it" in question
-    for address in ("overview", "model"):
+    for address in ("overview", "model", "test_request", "load_runs"):
         page = open_page(address, model="fast_add")
         assert any(">drift<" in str(one.proto.json) for one in page.get("bidi_component")), address
 
