@@ -17,23 +17,20 @@ from control.inference import InferenceRequest, Tensor
 from control.saved_requests import SavedRequests, saved_from
 from control.tensors import AnyArray
 
-FOLDER = "golden"
 BOUND_US = 5e6
 TIMEOUT_SECONDS = 10.0
 _NAME = "shipped with the sandbox"
 _IMAGE = (1, 3, 224, 224)
 
 
-def ship(folder: Path, server: str, models: Iterable[str]) -> Path:
-    """Write the golden requests of those of `models` that have one; returns their folder."""
-    target = folder / FOLDER
-    store = SavedRequests(target, math.inf)
+def ship(folder: Path, server: str, models: Iterable[str]) -> None:
+    """Write the golden requests of those of `models` that have one into this folder."""
+    store = SavedRequests(folder, math.inf)
     for model in models:
         if model in _SHIPPED:
             tensors, expected = _SHIPPED[model]
             request = InferenceRequest(server, model, "", tensors, TIMEOUT_SECONDS)
             store.save(saved_from(_NAME, "the sandbox", (request,), expected))
-    return target
 
 
 def _floats(name: str, *rows: list[float]) -> Tensor:

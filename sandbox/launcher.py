@@ -38,7 +38,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from sandbox import golden_requests
 from sandbox.errors import PortTakenError, SandboxError
 from sandbox.options import APP_PORT_SETTING, HOST, PROJECT_ROOT, SandboxOptions
 from sandbox.ports import free_ports, is_taken
@@ -51,6 +50,7 @@ from settings import SANDBOX_ID
 
 STATE_VARIABLE = "TRITONSCOPE_SANDBOX_STATE"
 STATE_FILE = "state.json"
+GOLDEN_FOLDER = "golden"
 TRAFFIC_FILE = "traffic.json"
 LOOK_SECONDS = 0.25
 APP_STOP_SECONDS = 10.0
@@ -137,8 +137,7 @@ class Launcher:
 
     def _run(self, app_port: int) -> int:
         self._triton.begin()
-        models = sorted(path.name for path in self._triton.repository.iterdir())
-        golden_requests.ship(self._triton.run_folder, SANDBOX_ID, models)
+        self._ship_golden_requests()
         self._write_state()
         # The app needs as long to start as the models do: both at once.
         self._start_app(app_port)
@@ -154,6 +153,13 @@ class Launcher:
         if self._await_app(app_port):
             self._tell(f"open http://{HOST}:{app_port} in a browser; Ctrl-C ends everything")
         return self._watch()
+
+    def _ship_golden_requests(self) -> None:
+        # It brings tensors and the write side along, while the models are loading anyway.
+        from sandbox.golden_requests import ship
+
+        models = sorted(path.name for path in self._triton.repository.iterdir())
+        ship(self._triton.run_folder / GOLDEN_FOLDER, SANDBOX_ID, models)
 
     # Signals and words.
 
@@ -293,7 +299,7 @@ class Launcher:
             launcher_pid=os.getpid(),
             log_path=str(self._triton.log_path),
             repository_path=str(self._triton.repository),
-            golden_path=str(self._triton.run_folder / golden_requests.FOLDER),
+            golden_path=str(self._triton.run_folder / GOLDEN_FOLDER),
             traffic_wanted=self._wanted,
             traffic_running=traffic.profile if traffic is not None and traffic.running else None,
             traffic_profiles={name: profile.text for name, profile in PROFILES.items()},
