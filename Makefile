@@ -96,6 +96,8 @@ lock: $(UV) ## Resolve the dependencies anew into requirements/*.lock
 		pyproject.toml -o requirements/app.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		pyproject.toml --group dev -c requirements/app.lock -o requirements/dev.lock
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		pyproject.toml --extra grpc -c requirements/app.lock -o requirements/grpc.lock
 	$(UV) pip compile -q --python-platform x86_64-manylinux_2_35 --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url requirements/triton.in -o requirements/triton.lock
 	$(UV) pip compile -q --python-version 3.12 --generate-hashes --no-header --no-emit-index-url \

@@ -1,4 +1,4 @@
-"""Test requests over gRPC, where `tritonclient[grpc]` is installed; it is imported at the first use only.
+"""Test requests over gRPC, where the package grpcio is installed; it is imported at the first use only.
 
 Everything foreign becomes one of our errors here. For streams the time-out is that of the whole stream.
 """
@@ -31,7 +31,7 @@ from telemetry.identity import Server
 from telemetry.restricted import restricted_sentence
 from telemetry.transport import check_headers
 
-NOT_INSTALLED = "gRPC needs the package tritonclient[grpc], which is not installed here"
+NOT_INSTALLED = "gRPC needs the package grpcio, which is not installed here: requirements/grpc.lock has it"
 NO_ADDRESS = "has no gRPC address: write grpc_url at this server in tritonscope.yml"
 MAX_RESPONSES = 10_000
 RESTRICTED_PREFIX = "triton-grpc-protocol-"

@@ -48,7 +48,7 @@ class Way(StrEnum):
 
     @property
     def over_grpc(self) -> bool:
-        """True where tritonclient[grpc] is needed."""
+        """True where the package grpcio is needed."""
         return self in (Way.GRPC, Way.GRPC_STREAM)
 
 

@@ -107,10 +107,20 @@ def test_the_tests_need_nothing_outside_the_project() -> None:
     assert not offenders
 
 
-@pytest.mark.parametrize("lock", ["app.lock", "dev.lock", "triton.lock"])
+@pytest.mark.parametrize("lock", ["app.lock", "dev.lock", "grpc.lock", "triton.lock"])
 def test_the_licence_of_every_locked_package_is_listed(lock: str) -> None:
     listed = set(
         re.findall(r"^\| ([a-z0-9-]+) \|", (ROOT / "docs/licences.md").read_text(), flags=re.MULTILINE)
     )
     missing = sorted(set(locked_names(lock)) - listed)
     assert not missing, f"run make licences: {missing}"
+
+
+def test_grpc_is_one_package_more_than_the_app_and_nothing_else() -> None:
+    assert set(locked_names("grpc.lock")) - set(locked_names("app.lock")) == {"grpcio"}
+    pinned = [
+        set(re.findall(r"^[a-z0-9-]+==\S+", (ROOT / "requirements" / name).read_text(), flags=re.MULTILINE))
+        for name in ("app.lock", "grpc.lock")
+    ]
+    assert pinned[0] < pinned[1]
+    assert len(pinned[1]) == len(pinned[0]) + 1
