@@ -61,7 +61,7 @@ COPY experiments experiments
 COPY charts charts
 COPY ui ui
 COPY pages pages
-COPY app.py server.py settings.py runtime.py LICENSE ./
+COPY app.py server.py settings.py runtime.py replay.py LICENSE ./
 # The file system is read-only at run time, so the byte code is made here.
 RUN python -m compileall -q . \
     && install -d -o tritonscope -g tritonscope /var/lib/tritonscope

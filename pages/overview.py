@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from ui import shell
+from ui import incident, shell
 from ui.changes import changes_and_coverage
 from ui.empty import empty_state, nobody_answers, silent
 from ui.findings import finding_cards
@@ -25,7 +25,7 @@ SHOW = ("all", "with traffic", "with findings")
 def answer() -> None:
     view = View.take()
     verdict = view.verdict()
-    header(view, verdict.sentence, verdict.level.value)
+    header(view, verdict.sentence, verdict.level.value, tools=incident.links())
     if view.judgement.findings:
         panel(finding_cards(view.judgement.findings, view.now, view.filters), key="findings")
     panel(changes_and_coverage(view), key="changes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,8 +39,17 @@ def series_data(series: Sequence[Series]) -> list[Any]:
 
 
 def series_of(data: Any) -> tuple[Series, ...]:
-    """The series again; raises ValueError."""
-    return from_plain(tuple[Series, ...], data)  # type: ignore[no-any-return]
+    """The series again; raises ValueError. There may be ten thousands: checked here and not by type hints."""
+    found = tuple(Series(name, tuple(_pair(*pair) for pair in labels)) for name, labels in data)
+    if not all(isinstance(one.name, str) for one in found):
+        raise ValueError("the name of a series is no text")
+    return found
+
+
+def _pair(label: object, value: object) -> tuple[str, str]:
+    if not (isinstance(label, str) and isinstance(value, str)):
+        raise ValueError("a label is no text")
+    return sys.intern(label), value
 
 
 def scrape_data(scrape: Scrape) -> dict[str, Any]:

@@ -43,10 +43,12 @@ pre{background:#f3f6f3;padding:.6rem .8rem;border-radius:4px;white-space:pre-wra
 table{border-collapse:collapse;width:100%;font-size:.9rem}
 td,th{text-align:left;padding:.3rem .6rem .3rem 0;border-bottom:1px solid #e6ebe7;vertical-align:top}
 td:first-child{white-space:nowrap}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(17rem,1fr));gap:1rem}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(13rem,1fr));gap:1rem;margin:0 0 1.2rem}
+figure{max-width:22rem}
 figure{margin:0;break-inside:avoid}figcaption{font-size:.85rem;color:#5b665f}
 svg{width:100%;height:auto;display:block;background:#fafbfa;border:1px solid #e6ebe7;border-radius:4px}
-@media (max-width:32rem){dl{grid-template-columns:1fr}dt{margin-top:.35rem}td:first-child{white-space:normal}}
+@media (max-width:32rem){dl{grid-template-columns:1fr}dt{margin-top:.35rem}
+table,tbody,tr,td{display:block}td{border:0;padding:0}tr{border-bottom:1px solid #e6ebe7;padding:.35rem 0}}
 @media print{body{margin:0;max-width:none}}
 """
 
@@ -132,8 +134,12 @@ def _timeline(opened: Opened) -> str:
         who = f" by {action.who}" if action.who else ""
         what = f"{action.kind.value} of {action.target} on {action.server}{who}"
         rows.append((record.started_at, f"{what}: {record.summary(opened.clock())}"))
-    findings = opened.judgement().findings
-    rows += [(one.since, f"begins: {one.sentence}") for one in findings if one.since is not None]
+    told = {(one.model, round(one.at)) for one in facts.events.events}
+    rows += [
+        (one.since, f"begins: {one.sentence}")
+        for one in opened.judgement().findings
+        if one.since is not None and (one.model, round(one.since)) not in told
+    ]
     rows = sorted(rows)[-MAX_ROWS:]
     if not rows:
         return "<p>No load, unload, restart, reset or action in this time.</p>"
@@ -175,8 +181,12 @@ def _charts(opened: Opened) -> str:
         figures = "".join(_chart(opened, name, key, grid) for name in CHARTS)
         if figures:
             place = f" on {key.server}" if len(opened.servers) > 1 else ""
-            parts.append(f"<h3>{escape(key.label() + place)}</h3><div class=charts>{figures}</div>")
-    return "".join(parts) or "<p>No model had figures in this time.</p>"
+            name = escape(key.label() + place)
+            parts.append(f'<h3>{name}</h3><div class="charts">{figures}</div>')
+    if not parts:
+        return "<p>No model had figures in this time.</p>"
+    range_ = f"{_time(grid.start)} to {_clock(grid.end)}"
+    return f'<p class="faint">{range_}; what stood at 0 all the time is not drawn.</p>{"".join(parts)}'
 
 
 def _models(opened: Opened) -> list[ModelKey]:
@@ -194,12 +204,12 @@ def _chart(opened: Opened, name: str, key: ModelKey, grid: Grid) -> str:
     )
     values = frame.values[:, 0] if frame.keys else np.empty(0)
     known = values[np.isfinite(values)]
-    if not known.size:
+    if not known.size or (known.max() == 0 and name != CHARTS[0]):
         return ""
     caption = f"{row.title}: last {_human(values, row.unit)}, highest {human(float(known.max()), row.unit)}"
     return (
-        f"<figure>{_svg(values, float(known.max()), caption)}<figcaption>{escape(caption)}<br>"
-        f"{_time(grid.start)} to {_clock(grid.end)}</figcaption></figure>"
+        f"<figure>{_svg(values, float(known.max()), caption)}"
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 
 

@@ -19,8 +19,13 @@ DOTS = {"hurt": "page", "look": "ticket", "fine": "ok", "unknown": "none"}
 """Shape and colour of each level of the verdict."""
 
 
-def header(view: View, sentence: Child, level: str, *, key: str = "header", extra: Child = None) -> None:
-    """Show `sentence` (what the reader came for) with `level` (fine, look, hurt, unknown) and the facts."""
+def header(
+    view: View, sentence: Child, level: str, *, key: str = "header", extra: Child = None, tools: Child = None
+) -> None:
+    """Show `sentence` (what the reader came for) with `level` (fine, look, hurt, unknown) and the facts.
+
+    `extra` comes before the facts, `tools` (what can be taken along) after them.
+    """
     panel(
         div(
             span(class_=f"ts-dot {DOTS[level]}", role="img", aria_label=level),
@@ -29,7 +34,7 @@ def header(view: View, sentence: Child, level: str, *, key: str = "header", extr
             role="heading",
             aria_level="1",
         ),
-        div(extra, _facts(view), class_="ts-sub"),
+        div(extra, _facts(view), tools, class_="ts-sub"),
         key=key,
     )
 
