@@ -29,6 +29,7 @@ from triage.rulebook import Rulebook
 
 REFRESH_SECONDS = 1.0
 LOAD_SECONDS = 90.0
+UNLOAD_SECONDS = 10.0
 WORKLOAD = "laboratory"
 WHO = Identity("laboratory", How.PROCESS, {ANY_SERVER: ALL_RIGHTS})
 
@@ -250,7 +251,8 @@ class Lab:
             return
         self._until(lambda: self._state_of(sandbox, name) != "LOADING", LOAD_SECONDS)
         _call(sandbox, f"/v2/repository/models/{name}/unload", None, 10.0)
-        self._until(lambda: self._state_of(sandbox, name) not in ("READY", "UNLOADING"), 30.0)
+        # A model whose process is dead may stay UNLOADING for long; without its folder it is not listed.
+        self._until(lambda: self._state_of(sandbox, name) not in ("READY", "UNLOADING"), UNLOAD_SECONDS)
         shutil.rmtree(sandbox.repository / name, ignore_errors=True)
 
     def _state_of(self, sandbox: Sandbox, name: str) -> str:
