@@ -29,7 +29,7 @@ def render() -> str:
         pairs="".join(_pairs()),
         ratio=RATIO,
         left=LEFT,
-        notes="".join((*notes, *(_note(rule) for rule in rulebook.rules if rule.alert.note))),
+        notes="".join((*notes, *(_note(rule) for rule in rulebook.rules if _text(rule)))),
         recorded="".join(_recorded(rulebook)),
     )
 
