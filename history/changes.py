@@ -116,8 +116,14 @@ class StateChange:
 
 
 def compare_indexes(before: Sequence[IndexEntry], now: Sequence[IndexEntry]) -> tuple[StateChange, ...]:
-    """Entries whose state or reason changed, in the order of the index, then those that went."""
+    """Entries whose state or reason changed, in the order of the index, then those that went.
+
+    A model that was never loaded is listed without a version, and with its versions from its load on: that
+    entry did not go.
+    """
     old, new = _by_row(before), _by_row(now)
+    named = {entry.name for entry in now}
+    old = {row: entry for row, entry in old.items() if row in new or row[1] or row[0] not in named}
     rows: Collection[Row] = dict.fromkeys([*new, *old])
     return tuple(StateChange(row, old.get(row), new.get(row)) for row in rows if old.get(row) != new.get(row))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from signals.definition import Level
-from signals.definitions import definition
+from signals.definitions import of_level
 from telemetry.scrape import FloatArray
 from telemetry.units import human
 from triage.finding import Change, Confidence, Evidence, Finding, Severity
@@ -24,6 +24,8 @@ WITH_CHARTS = 8
 """So many cards have charts; further ones their numbers."""
 SHOWN = 30
 EVIDENCE = 3
+_COURSES = {"errors_ratio": "failed_ratio", "errors_per_second": "failures_per_second"}
+"""Rules leave out what clients cancelled; the course is drawn with it."""
 _WORDS = {Severity.PAGE: "users are hurt", Severity.TICKET: "look soon", Severity.INFO: "worth knowing"}
 _SURE = {
     Confidence.HIGH: "the numbers show this cause",
@@ -81,19 +83,23 @@ def _number(one: Evidence, finding: Finding, view: View, charts: bool) -> Html:
 
 def _course(one: Evidence, finding: Finding, view: View) -> FloatArray | None:
     """The number over the time shown; None for a fact, which has no course."""
-    if one.signal is None:
-        return None
+    signal = one.signal or _counted_as(one, finding)
     level = Level.MODEL if finding.model is not None else Level.SERVER
-    try:
-        definition(one.signal, level)
-    except KeyError:
+    if signal is None or not any(row.name == signal for row in of_level(level)):
         return None
     if finding.model is not None:
-        frame = view.of_model(one.signal, finding.model)
+        frame = view.of_model(signal, finding.model)
     else:
-        frame = view.of_level(one.signal, level)
+        frame = view.of_level(signal, level)
     columns = [place for place, key in enumerate(frame.keys) if key[0] == finding.server]
     return frame.values[:, columns[0]] if len(columns) == 1 else None
+
+
+def _counted_as(one: Evidence, finding: Finding) -> str | None:
+    """The signal that shows the course of a number which rules count more strictly."""
+    rule = rule_named(finding.rule)
+    names = {label: reference.quantity.name for label, reference in rule.evidence} if rule is not None else {}
+    return _COURSES.get(names.get(one.label, ""))
 
 
 # ---- what to do, and why

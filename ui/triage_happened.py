@@ -51,7 +51,10 @@ def _events(view: View, start: float, end: float) -> Iterator[Happened]:
     recent = runtime.current().events.events(since=start, server=server)
     done = done_by_us(server, None)
     for event in (*before_the_watch(view, server, None), *recent):
-        if start <= event.at <= end and view.sees(event.server) and not is_told(event, done, view):
+        if not start <= event.at <= end or not view.sees(event.server):
+            continue
+        # That it begins to load is told by the action, and by the end of the load.
+        if not is_told(event, done, view) and not event.text.endswith(" is loading"):
             yield Happened(_event(event), _tone(event))
 
 

@@ -98,6 +98,15 @@ def test_load_and_unload_from_the_index_once_each() -> None:
     assert events == [(4, "unload", "one"), (12, "state", "one"), (16, "load", "one")]
 
 
+def test_a_first_load_is_one_event_though_the_entry_without_a_version_goes() -> None:
+    log = EventLog()
+    log.accept(index(T0, {"name": "m"}, entry("n", "READY")))
+    log.accept(index(T0 + 2, entry("m", "READY"), entry("n", "READY")))
+    assert [event.text for event in log.events()] == ["m v1 was loaded"]
+    log.accept(index(T0 + 4, entry("n", "READY")))
+    assert [event.text for event in log.events()][1:] == ["m v1 was unloaded"]
+
+
 def test_without_an_index_the_page_tells() -> None:
     events = happened(page(T0, {"one": 1, "two": 1}), page(T0 + 2, {"two": 2}, {"one": 0, "two": 0}),
                       page(T0 + 4, {"one": 0, "two": 2}))  # fmt: skip
