@@ -309,4 +309,12 @@ def serve(app: str) -> None:
     except TritonscopeError as error:
         raise SystemExit(error.sentence) from error
     # Who connects must stay known: with proxy headers, an address is whatever a header says.
-    uvicorn.run(app, host=settings.app_host, port=settings.app_port, log_level="warning", proxy_headers=False)
+    # The access log is Streamlit's handler's; uvicorn's own would print every line a second time.
+    uvicorn.run(
+        app,
+        host=settings.app_host,
+        port=settings.app_port,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+    )
