@@ -1,6 +1,6 @@
 """What do I do? Findings with everything to act on, what changed, and what was done."""
 
-from ui import shell
+from ui import incident, shell
 from ui.empty import nobody_answers, silent
 from ui.header import header
 from ui.live import live
@@ -19,7 +19,7 @@ shell.guard()
 def findings() -> None:
     view = View.take()
     verdict = view.verdict()
-    header(view, verdict.sentence, verdict.level.value)
+    header(view, verdict.sentence, verdict.level.value, extra=incident.links())
     if view.judgement.findings:
         panel(cases(view), key="cases")
     elif silent(view.coverage):

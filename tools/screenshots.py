@@ -49,6 +49,7 @@ class Shot:
 
 CALM = (
     Shot("overview", "overview"),
+    Shot("triage", "triage"),
     Shot("model", "model?model=batch_cost_model"),
     Shot("ensemble", "model?model=ensemble_pipeline"),
     Shot("gpu", "gpu"),
@@ -58,7 +59,11 @@ CALM = (
     Shot("load_runs", "load_runs?model=batch_cost_model"),
     Shot("explore", "explore?family=nv_inference_request_success"),
 )
-OVERLOADED = (Shot("overview_overload", "overview"), Shot("model_overload", "model?model=batch_cost_model"))
+OVERLOADED = (
+    Shot("overview_overload", "overview"),
+    Shot("triage_overload", "triage"),
+    Shot("model_overload", "model?model=batch_cost_model"),
+)
 
 
 def main() -> int:

@@ -83,7 +83,7 @@ def _number(one: Evidence, finding: Finding, view: View, charts: bool) -> Html:
 
 def _course(one: Evidence, finding: Finding, view: View) -> FloatArray | None:
     """The number over the time shown; None for a fact, which has no course."""
-    signal = one.signal or _counted_as(one, finding)
+    signal = _COURSES.get(one.signal or "", one.signal)
     level = Level.MODEL if finding.model is not None else Level.SERVER
     if signal is None or not any(row.name == signal for row in of_level(level)):
         return None
@@ -93,13 +93,6 @@ def _course(one: Evidence, finding: Finding, view: View) -> FloatArray | None:
         frame = view.of_level(signal, level)
     columns = [place for place, key in enumerate(frame.keys) if key[0] == finding.server]
     return frame.values[:, columns[0]] if len(columns) == 1 else None
-
-
-def _counted_as(one: Evidence, finding: Finding) -> str | None:
-    """The signal that shows the course of a number which rules count more strictly."""
-    rule = rule_named(finding.rule)
-    names = {label: reference.quantity.name for label, reference in rule.evidence} if rule is not None else {}
-    return _COURSES.get(names.get(one.label, ""))
 
 
 # ---- what to do, and why
