@@ -36,6 +36,7 @@ _CAUSES = {
     "unknown model": ProbeCause.NOT_READY,
 }
 """By the case that `control.request_errors` knows a text as."""
+_IN_A_STEP = "in ensemble '"
 _Stamp = tuple[tuple[str, int, int], ...]
 
 
@@ -215,7 +216,8 @@ def _failure(model: str, error: ActionFailed | SourceError) -> tuple[ProbeCause,
 def _explained(model: str, text: str, status: int | None) -> tuple[ProbeCause, str]:
     """The cause and the words; a 4xx whose text nobody knows comes from the model's own code."""
     told = explain(model, text, status)
-    if told.case in _CAUSES:
+    # What is wrong in a step is no state of the ensemble itself: the sentence names the step.
+    if told.case in _CAUSES and _IN_A_STEP not in text:
         return _CAUSES[told.case], told.what
     refused = bool(told.case) and status is not None and 400 <= status < 500
     return (ProbeCause.REFUSED if refused else ProbeCause.ERROR), told.what

@@ -121,7 +121,7 @@ def _line(row: _Row, view: View, several: bool, named: bool = True) -> Html:
     params = view.filters.params(server=row.server if several else view.filters.server, model=row.model)
     name = link(row.model, "model", params, class_="ts-name")
     where = span(f" on {row.server}", class_="ts-faint") if several else None
-    cells = [tag("td", name, where)] if named else []
+    cells = [tag("td", name, where) if named else tag("td", "last answer")]
     one = row.result
     if one is None:
         return tag(

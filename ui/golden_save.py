@@ -110,4 +110,7 @@ def _asked(key: ModelKey) -> str:
         return "not by itself"
     facts = next((one for one in process.inventory().models if one.key == key), None)
     why = process.golden.why_not(key.server, key.name, facts.config if facts is not None else None)
-    return f"not by itself: {why}" if why else f"every {process.golden.every_minutes(key.server):g} minutes"
+    if why:
+        return f"not by itself: {why}"
+    minutes = process.golden.every_minutes(key.server)
+    return "every minute" if minutes == 1.0 else f"every {minutes:g} minutes"

@@ -116,6 +116,11 @@ def test_without_a_folder_or_an_expectation_nothing_is_kept(tmp_path: Path) -> N
         (reply(error="something broke"), golden(2.0), ProbeCause.ERROR),
         (reply(error="Stub process 'alpha_0' is not healthy."), golden(2.0), ProbeCause.PROCESS_DEAD),
         (reply(error="Exceeds maximum queue size"), golden(2.0), ProbeCause.QUEUE_FULL),
+        (
+            reply(error="in ensemble 'alpha', Stub process 'beta_0' is not healthy."),
+            golden(2.0),
+            ProbeCause.ERROR,
+        ),
     ],
 )
 def test_every_way_to_fail_has_its_cause(
@@ -183,5 +188,5 @@ def test_settings_that_cannot_be_used_cost_themselves_only() -> None:
     ]
     assert settings("golden:\n  every_minutes: 5\n") == (
         None,
-        ["1: golden needs `path:`; no golden request is sent"],
+        ["2: golden needs `path:`; no golden request is sent"],
     )
