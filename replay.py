@@ -36,6 +36,11 @@ class _AlertsThen(AlertWatch):
         super().__init__(None, None)
         self._seen = then
 
+    @property
+    def configured(self) -> bool:
+        """True if there was anybody to ask."""
+        return self._seen.read_at is not None
+
 
 class Replay(Runtime):
     """A `Runtime` without poller, control and Prometheus; its clock stands at the time of the capture."""

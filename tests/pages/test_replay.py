@@ -15,7 +15,17 @@ from replay import replayed
 from settings import Settings
 from tests.incident_process import START, Watched
 
-PAGES = ("overview", "model", "gpu", "capacity", "repository", "test_request", "load_runs", "explore")
+PAGES = (
+    "overview",
+    "triage",
+    "model",
+    "gpu",
+    "capacity",
+    "repository",
+    "test_request",
+    "load_runs",
+    "explore",
+)
 
 
 @pytest.fixture

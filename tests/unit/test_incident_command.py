@@ -17,12 +17,14 @@ from starlette.responses import Response
 import runtime
 import server
 from collectors.exposition import read_page
+from history.alerts import AlertsSeen
 from history.bank import BankState
 from history.ring import RingState
 from replay import Replay
 from runtime import Runtime
 from settings import Settings, load_settings
 from telemetry.access import VIEWER, Access, Grants
+from telemetry.alerts import Alert, AlertState
 from telemetry.errors import UnusableFile
 from telemetry.identity import Server
 from telemetry.objective import Objective
@@ -161,6 +163,20 @@ def test_what_prometheus_answered_to_rules_is_in_the_file(tmp_path: Path) -> Non
     assert Opened(incident).judged().judgement == opened.judged().judgement
     far = [one.question for one in incident.taped if "increase" in one.question]
     assert far and not any("secret" in one for one in far)
+
+
+def test_alerts_are_told_as_they_were(tmp_path: Path) -> None:
+    alert = Alert(
+        "TritonDown", {"instance": "other"}, START, None, AlertState.SILENCED, "Alertmanager", "gone"
+    )
+    seen = AlertsSeen((alert,), ("Prometheus does not answer",), START + 11)
+    sources = replace(Watched().everything().process.sources(), alerts=lambda: seen)
+    path = tmp_path / "alerts.zip"
+    save(take(sources, START + 12), path)
+    process = Replay(Opened(read(path)), Settings())
+    assert process.alerts.seen() == seen and process.alerts.configured
+    save(take(sources, START + 12, sees=lambda server: server == "sandbox"), path)
+    assert Replay(Opened(read(path)), Settings()).alerts.seen() == AlertsSeen()
 
 
 def test_fifty_models_over_an_hour_are_small(tmp_path: Path, figure: object) -> None:
