@@ -32,7 +32,8 @@ def page() -> None:
     if names and st.session_state.get("device") not in names:
         st.session_state["device"] = names[capacity.best_device(known)]
     if len(names) > 1:
-        st.selectbox("Device", names, key="device", label_visibility="collapsed")
+        which, _ = st.columns([3, 5])
+        which.selectbox("Device", names, key="device", label_visibility="collapsed")
     live(answer, name="answer")
     if known:
         left, right = st.columns([5, 6])

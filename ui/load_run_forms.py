@@ -175,6 +175,7 @@ def _compare(config: ModelConfig) -> Order:
     edited = st.data_editor(
         [_row(arm, config) for arm in SETS[chosen](config)],
         key=f"compare_arms {config.name} {chosen}", num_rows="dynamic", hide_index=True, width="stretch",
+        placeholder="–",
         column_config={
             _NAME: st.column_config.TextColumn("configuration", required=True),
             _BATCHING: st.column_config.SelectboxColumn(

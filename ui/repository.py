@@ -60,6 +60,8 @@ def answer(view: View) -> tuple[str, str]:
     ready = sum(models.values())
     failed = sorted({one.key.name for one in view.inventory.models if one.failed})
     words = confirm.ready_words(ready, len(models))
+    if gone := [one.server for one in view.coverage if not one.answering]:
+        return f"{words}, as {', '.join(gone)} told before it stopped answering.", "unknown"
     if failed:
         return f"{words}; {', '.join(failed)} could not be loaded.", "look"
     return f"{words}.", "fine" if ready else "look"
@@ -212,7 +214,15 @@ def _row(row: RepositoryRow, view: View, several: bool) -> Html:
         *(tag("td", value, class_="ts-right") for _, value in _traffic(row, view)),
         tag("td", div(list(_buttons(row, view)), style="display:flex;gap:.35rem;flex-wrap:wrap")),
     ]
-    return tag("tr", cells, class_="page" if row.facts.failed else None, data_key=_key(row))
+    return tag("tr", cells, class_=_harm(row, view), data_key=_key(row))
+
+
+def _harm(row: RepositoryRow, view: View) -> str | None:
+    """Amber or red as everywhere else: what a failed load costs users decides, not that it failed."""
+    harm = view.harm.get(row.key)
+    if harm is not None:
+        return harm[1].value
+    return "ticket" if row.facts.failed else None
 
 
 def _card(row: RepositoryRow, view: View, several: bool) -> Html:
@@ -223,7 +233,7 @@ def _card(row: RepositoryRow, view: View, several: bool) -> Html:
         div(why, class_="ts-why") if why else None,
         tag("dl", numbers) if row.facts.state is ModelState.READY else None,
         div(list(_buttons(row, view)), style="display:flex;gap:.5rem;flex-wrap:wrap;margin-top:.5rem"),
-        class_="ts-card page" if row.facts.failed else "ts-card",
+        class_=f"ts-card {_harm(row, view) or ''}".rstrip(),
         data_key=_key(row),
     )
 

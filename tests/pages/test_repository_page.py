@@ -16,7 +16,7 @@ from control.performer import Course
 from control.policy import CONTROL_REFUSED, NONE_OR_POLL
 from telemetry.access import LOCAL, Identity
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome
-from telemetry.errors import AlreadyRunning
+from telemetry.errors import AlreadyRunning, Unreachable
 from telemetry.facts import IndexEntry, ModelState
 from telemetry.identity import Server
 from telemetry.scrape import Scrape, Source
@@ -56,7 +56,7 @@ def test_every_model_is_there_with_state_reason_and_traffic() -> None:
     assert rate > 100
     assert "–" in row(html, "broken_init")
     # The same rows again as cards for a phone.
-    assert len(re.findall(r'class="ts-card( page)?"', html)) == 8
+    assert len(re.findall(r'class="ts-card( page| ticket)?"', html)) == 8
 
 
 def test_the_buttons_offer_what_makes_sense() -> None:
@@ -370,3 +370,15 @@ def test_the_reason_is_asked_for_where_it_is_required(monkeypatch: pytest.Monkey
     assert page.button(key="go").disabled
     page.text_input(key="question_why").set_value("new weights").run()
     assert not page.button(key="go").disabled
+
+
+def test_the_first_line_is_not_fine_while_the_server_does_not_answer() -> None:
+    install()
+    assert "ts-dot ok" in panel(open_page("test_request", server="lab", model="fast_add"), "header")
+    for source in (Source.METRICS, Source.STATISTICS, Source.INDEX, Source.METADATA, Source.CONFIG):
+        error = Unreachable("lab is not reachable: connection refused")
+        runtime.current().accept(Scrape("lab", source, time.time(), 0.01, error=error))
+    for address in ("repository", "test_request", "load_runs"):
+        header = panel(open_page(address, server="lab", model="fast_add"), "header")
+        assert "ts-dot ok" not in header, address
+    assert "as lab told before it stopped answering" in words(panel(open_page("repository"), "header"))
