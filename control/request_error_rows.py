@@ -97,8 +97,8 @@ ROWS: tuple[Row, ...] = (
     # ---- the Python backend
     _row(
         "dead Python process",
-        r"Stub process '[^']*' is not healthy",
-        "The Python process of {model} has died; the server still calls it READY",
+        r"Stub process '(?P<stub>[^']*)' is not healthy",
+        "The Python process {stub} has died; the server still calls its model READY",
         "Touch its model.py and load it again: a new process takes over. Unloading hangs once it was asked "
         "after its death (24.10)",
     ),
