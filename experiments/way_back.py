@@ -71,7 +71,10 @@ class WayBack:
         if self._pending is not None:
             # The server may be away for longer than a run can wait: the repairs look after it from now on.
             self._control.journal.leave_over(self._pending)
-        return f"The configuration of {self._model} from before could not be put back: {problem}"
+        return (
+            f"The configuration of {self._model} from before could not be put back: "
+            f"{problem.removesuffix('.')}. The page Repository says when it is tried again"
+        )
 
     def _try(self) -> str:
         """One try; "" if the model has its configuration, else what differs or what failed."""

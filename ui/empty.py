@@ -26,6 +26,11 @@ def silent(coverage: Sequence[ServerCoverage]) -> bool:
     return not any(one.answering for one in coverage)
 
 
+def answers(coverage: Sequence[ServerCoverage], server: str) -> bool:
+    """True if this server answers now: what was known of its models before says nothing of the moment."""
+    return any(one.answering for one in coverage if one.server == server)
+
+
 def nobody_answers(coverage: Sequence[ServerCoverage], so: str) -> Html:
     """No server answers, `so` what cannot be seen, with the reason of each server."""
     return empty_state(f"No server answers, so {so}.", *reasons(coverage), todo=CHECK_ADDRESSES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ui import load_runs, test_request
 from ui.drift import drift_badge
-from ui.empty import empty_state, nobody_answers, silent
+from ui.empty import answers, empty_state, nobody_answers, silent
 from ui.header import header
 from ui.live import live
 from ui.model_choice import choose_model, chosen_model
@@ -19,7 +19,7 @@ def _answer() -> None:
         header(view, "No model is known yet.", "unknown")
         return
     facts = view.facts(key)
-    ready = facts is not None and facts.state == "READY"
+    ready = facts is not None and facts.state == "READY" and answers(view.coverage, key.server)
     level = "fine" if ready else "unknown"
     header(view, f"Measure {key.label()} on {key.server}.", level, extra=drift_badge(facts))
 

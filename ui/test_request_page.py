@@ -8,7 +8,7 @@ import runtime
 from telemetry.actions import ActionKind
 from ui import golden_save, request_code, saved_requests, test_answer, test_request, writes
 from ui.drift import drift_badge
-from ui.empty import empty_state, nobody_answers, silent
+from ui.empty import answers, empty_state, nobody_answers, silent
 from ui.header import header
 from ui.html import div, link, span
 from ui.live import live
@@ -32,7 +32,7 @@ def _answer() -> None:
 
 def _is_ready(view, key) -> bool:
     facts = view.facts(key)
-    return facts is not None and facts.state == "READY"
+    return facts is not None and facts.state == "READY" and answers(view.coverage, key.server)
 
 
 def _refusal_of(kind: ActionKind, key) -> str:
