@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 from fake_runtime import SMALL, case, runtime_of, small_repository, text
 
 from collectors.config import parse_config
+from collectors.exposition import SeriesCache, read_page
 from history.alerts import AlertWatch
 from runtime import Runtime
+from settings import load_settings
 from telemetry.alerts import Alert, AlertState
 from telemetry.scrape import Scrape, Source
 from ui.markdown import markdown
@@ -33,17 +36,17 @@ def elsewhere(tmp_path: Path) -> dict[str, str]:
     return {"TRITONSCOPE_CONFIG": str(file)}
 
 
-def page_after(readings: int, *, per_reading: int = 50, batch: int = 1) -> str:
+def page_after(readings: int, *, per_reading: int = 50, batch: int = 1, slow: bool = True) -> str:
     """A page of two models: 50 requests between readings; those of `alpha` take 4 ms, from STEP on 100 ms."""
-    slow = max(0, readings - STEP)
+    slowed = max(0, readings - STEP) * per_reading * 96_000 if slow else 0
     requests = 1000 + per_reading * readings
     lines = []
     for family, alpha, bravo in (
         ("request_success", requests, requests),
         ("count", requests, requests),
         ("exec_count", requests // batch, requests),
-        ("request_duration_us", requests * 4000 + slow * per_reading * 96_000, requests * 2000),
-        ("queue_duration_us", requests * 100 + slow * per_reading * 96_000, requests * 100),
+        ("request_duration_us", requests * 4000 + slowed, requests * 2000),
+        ("queue_duration_us", requests * 100 + slowed, requests * 100),
         ("compute_infer_duration_us", requests * 3900, requests * 1900),
     ):
         lines.append(f"# TYPE nv_inference_{family} counter")
@@ -163,6 +166,38 @@ def test_a_step_without_anything_done_says_so_and_how_clients_send(open_page) ->
     assert told in page.words("about")
     other = open_page(stepped(), "triage", model="bravo")
     assert "What changed before? Nothing: no lasting step in its figures" in other.words("about")
+
+
+def replicas(tmp_path: Path, *, alike: bool) -> Runtime:
+    """Two replicas; `r1` gets another configuration and becomes slow, `r2` only if they behave `alike`."""
+    file = tmp_path / "tritonscope.yml"
+    file.write_text(
+        "servers:\n"
+        "  - {id: r1, url: '127.0.0.1:1', workload: search}\n"
+        "  - {id: r2, url: '127.0.0.1:2', workload: search}\n",
+        encoding="utf-8",
+    )
+    process = Runtime(load_settings({"TRITONSCOPE_REFRESH_SECONDS": "10"}, path=file))
+    now = time.time() // 10.0 * 10.0
+    for server in ("r1", "r2"):
+        cache = SeriesCache()
+        for n in range(COUNT):
+            page = page_after(n, slow=alike or server == "r1")
+            read = read_page(page, cache, source="metrics")
+            at = now - (COUNT - 1 - n) * EVERY
+            process.accept(Scrape(server, Source.METRICS, at, 0.01, read.samples, read, read.notices))
+    reconfigured(process, 40.0)
+    return process
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_replicas_with_and_without_the_change_stand_side_by_side(
+    open_page, tmp_path: Path, alike: bool
+) -> None:
+    words = open_page(replicas(tmp_path, alike=alike), "triage").words("changed")
+    assert "r1 (something was done) 4 ms → 100 ms, r2 4 ms → " + ("100 ms" if alike else "4 ms") in words
+    assert ("only where something was done it changed: that is likely why." in words) == (not alike)
+    assert ("it changed alike where nothing was done: that is not why." in words) == alike
 
 
 # ---- answers
