@@ -41,7 +41,7 @@ def page() -> None:
         panel(grown, key="growth")
     charts = GpuCharts(view, cards)
     for place, card in enumerate(cards):
-        bar, course = st.columns([4, 5])
+        bar, course = st.columns(2)
         with bar:
             panel(memory_bar(card, view), key=f"bar_{place}")
         with course:
@@ -52,7 +52,7 @@ def page() -> None:
                 figure(spec, key=spec.title, group="gpu")
     shown = {card.figures.key.uuid for card in cards}
     others = [one for one in known if one.device != CPU and one.device not in shown]
-    left, right = st.columns([4, 5])
+    left, right = st.columns(2)
     with left:
         panel(
             other_gpus(view, others), machine_memory(view, machines), untold(view, known), key="model_memory"
