@@ -15,6 +15,9 @@ from telemetry.facts import ModelConfig
 
 _SIZES = re.compile(r"[\s,]+")
 _MAX_QUEUE = 1_000_000
+_MAX_TIMEOUT_US = 3_600_000_000
+_MAX_LATEST = 1000
+"""Bounds of the form; what runs beyond them is shown all the same."""
 
 
 def override_fields(running: ModelConfig) -> Override:
@@ -39,7 +42,8 @@ def override_fields(running: ModelConfig) -> Override:
 
 def _max_batch(running: ModelConfig) -> dict[str, Any]:
     size = st.number_input(
-        "max_batch_size", 0 if running.max_batch_size == 0 else 1, MAX_BATCH, running.max_batch_size,
+        "max_batch_size", 0 if running.max_batch_size == 0 else 1, max(MAX_BATCH, running.max_batch_size),
+        running.max_batch_size,
         disabled=running.max_batch_size == 0, key="override_max_batch_size",
         help="0: the model takes no batches; changing that would change the shape of every request.",
     )  # fmt: skip
@@ -54,7 +58,7 @@ def _batching(on: bool, batching: Mapping[str, Any]) -> dict[str, Any]:
     left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom")
     delay = batching.get("max_queue_delay_microseconds", 0)
     wish = left.number_input(
-        "Longest wait for a batch (µs)", 0, MAX_DELAY_US, delay, 100, key="override_delay"
+        "Longest wait for a batch (µs)", 0, max(MAX_DELAY_US, delay), delay, 100, key="override_delay"
     )
     if wish != delay:
         found["max_queue_delay_us"] = wish
@@ -83,12 +87,12 @@ def _queue(policy: Mapping[str, Any]) -> dict[str, Any]:
                 before.max_queue_size, key="override_queue",
             ),
             default_timeout_us=right.number_input(
-                "Time-out in the queue (µs, 0 = none)", 0, 3_600_000_000, before.default_timeout_us, 1000,
-                key="override_timeout",
+                "Time-out in the queue (µs, 0 = none)", 0, max(_MAX_TIMEOUT_US, before.default_timeout_us),
+                before.default_timeout_us, 1000, key="override_timeout",
             ),
             timeout_action=left.selectbox(
-                "After the time-out", TIMEOUT_ACTIONS, TIMEOUT_ACTIONS.index(before.timeout_action),
-                key="override_action", help="REJECT answers 503; DELAY lets others go first.",
+                "After the time-out", *_with(TIMEOUT_ACTIONS, before.timeout_action), key="override_action",
+                help="REJECT answers 503; DELAY lets others go first.",
             ),
             allow_timeout_override=right.toggle(
                 "Requests may shorten it", before.allow_timeout_override, key="override_allow"
@@ -110,10 +114,11 @@ def _group(place: int, wish: GroupWish, groups: int) -> GroupWish:
     named = f" of group {place}" if groups > 1 else ""
     left, right = st.columns(2)
     count = left.number_input(
-        f"Instances{named}", 1, MAX_INSTANCES, wish.count, key=f"override_count_{place}",
+        f"Instances{named}", min(1, wish.count), max(MAX_INSTANCES, wish.count), wish.count,
+        key=f"override_count_{place}",
         help="Per GPU for KIND_GPU. Every instance of a Python model is a process with its own memory.",
     )  # fmt: skip
-    kind = right.selectbox(f"Run on{named}", KINDS, KINDS.index(wish.kind), key=f"override_kind_{place}")
+    kind = right.selectbox(f"Run on{named}", *_with(KINDS, wish.kind), key=f"override_kind_{place}")
     gpus: Sequence[int] = wish.gpus if kind == wish.kind else ()
     if kind == "KIND_GPU":
         text = st.text_input(
@@ -142,7 +147,9 @@ def _versions(policy: Mapping[str, Any]) -> dict[str, Any]:
     before, wish = _policy_of(policy), VersionPolicy()
     if chosen == "latest":
         count = before.latest or 1
-        wish = VersionPolicy(latest=right.number_input("How many", 1, 1000, count, key="override_latest"))
+        wish = VersionPolicy(
+            latest=right.number_input("How many", 1, max(_MAX_LATEST, count), count, key="override_latest")
+        )
     elif chosen == "specific":
         text = right.text_input("Which", ", ".join(map(str, before.specific)), key="override_specific")
         wish = VersionPolicy(specific=tuple(_numbers(text, "Versions")))
@@ -157,6 +164,12 @@ def _policy_of(policy: Mapping[str, Any]) -> VersionPolicy:
     return (
         VersionPolicy() if "all" in policy else VersionPolicy(policy.get("latest", {}).get("num_versions", 1))
     )
+
+
+def _with(known: Sequence[str], running: str) -> tuple[tuple[str, ...], int]:
+    """The choices and the place of what runs, also of a word that only a newer Triton knows."""
+    choices = tuple(known) if running in known else (*known, running)
+    return choices, choices.index(running)
 
 
 def _numbers(text: str, what: str) -> list[int]:
