@@ -99,14 +99,21 @@ class _Comparison:
         """Measure all arms, put the configuration back, report."""
         configs = arm_configs(self._way_back.config, self._arms)
         self._way_back.write_down()
+        broken: TritonscopeError | None = None
         try:
             for arm, config in zip(self._arms, configs, strict=True):
                 if self._session.stopping:
                     break
                 self._measure(arm, config)
+        except TritonscopeError as error:
+            broken = error
         finally:
             self._session.doing("putting the configuration back", self._plan)
             problem = self._way_back.put_back()
+        if broken is not None:
+            # Both must be told: that a model stays changed matters more than why the run ended.
+            words = f"{problem}. {broken.sentence}" if problem else broken.sentence
+            raise ActionFailed(words, detail=broken.detail) from broken
         return self._conclude(problem)
 
     def _conclude(self, problem: str) -> Conclusion:
@@ -129,7 +136,15 @@ class _Comparison:
             return
         self._settings[arm.label] = words_of(running)
         session.measure(arm.label, self._plan)
-        if changed := changes_between(raw_config(running), raw_config(self._read())):
+        try:
+            changed = changes_between(raw_config(running), raw_config(self._read()))
+        except TritonscopeError as error:
+            self._notes.append(
+                f"{arm.label}: whether it ran with this configuration until the end is not known: "
+                f"{error.sentence}"
+            )
+            return
+        if changed:
             self._notes.append(
                 f"{arm.label}: somebody changed the configuration while it was measured "
                 f"({in_words(changed)}): its figures are not of one configuration."

@@ -243,6 +243,38 @@ def test_what_cannot_be_put_back_is_said_and_stays_open_in_the_journal(bench: Be
     assert pending.left_over, "the repairs look after it from now on"
 
 
+def test_a_broken_run_says_both_why_it_ended_and_that_the_configuration_did_not_come_back(
+    bench: Bench,
+) -> None:
+    def broken(target: Target, plan: LoadPlan, watch: Watch) -> LoadFigures:
+        raise ActionFailed("The load generator ended without a result", detail="Killed")
+
+    bench.refuse = ("the end of",)
+    job = compare(bench, two_arms(bench), load=broken)
+    assert job.record.outcome is Outcome.FAILED
+    assert job.record.sentence == (
+        "The configuration of alpha from before could not be put back: alpha not loaded: out of memory. "
+        "The page Repository says when it is tried again. The load generator ended without a result"
+    )
+    assert job.record.detail == "Killed"
+
+
+def test_figures_are_kept_when_the_server_goes_away_after_an_arm(bench: Bench) -> None:
+    def then_silent(target: Target, plan: LoadPlan, watch: Watch) -> LoadFigures:
+        figures = load(target, plan, watch)
+        bench.server.silent = 1
+        return figures
+
+    report = compare(bench, two_arms(bench), load=then_silent).result
+    assert isinstance(report, RunReport)
+    assert [one.label for one in report.measurements] == ["batching off", "batching on"]
+    assert report.notes[0] == (
+        "batching off: whether it ran with this configuration until the end is not known: "
+        "lab:8000 is not reachable"
+    )
+    assert bench.server.running == ON_DISK
+
+
 def test_an_arm_that_cannot_be_loaded_is_left_out(bench: Bench) -> None:
     bench.refuse = ("batching off",)
     report = compare(bench, two_arms(bench)).result
