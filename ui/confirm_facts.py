@@ -46,7 +46,16 @@ def traffic(view: View, asked: Asked) -> str:
         f"{human(sum(waiting), Unit.NONE)} waiting" if waiting else "waiting requests not reported",
         last_request(_of(view, asked), view.now),
     ]
-    return f"Traffic now on {asked.server}: {', '.join(parts)}."
+    return f"Traffic now on {asked.server}: {', '.join(parts)}.{_golden(asked)}"
+
+
+def _golden(asked: Asked) -> str:
+    """That requests of our own are among those counted: Triton does not tell whose they are."""
+    process = runtime.current()
+    if process.golden is None or (asked.server, asked.model) not in process.probes.results():
+        return ""
+    minutes = process.golden.every_minutes(asked.server)
+    return f" Its golden request is among them, one every {minutes:g} min." if minutes else ""
 
 
 def last_request(models: list[ModelFacts], now: float) -> str:

@@ -16,7 +16,10 @@ from control.inference import InferenceRequest, Reply, Tensor
 from control.saved_requests import SavedRequest, saved_from
 from control.server_split import ServerSplit
 from control.test_requests import TestAnswer
+from experiments.golden_prober import Hearers
+from experiments.golden_side import golden_prober
 from telemetry.actions import ActionKind, Conclusion, Outcome
+from telemetry.golden_choice import GoldenChoice
 from telemetry.probe import ProbeCause, ProbeResult
 from tests.pages.test_request_page import ALONE, SPLIT, button, open_form
 from tests.pages.write_side import NotingControl, install, open_page, panel
@@ -106,6 +109,17 @@ def test_a_model_that_is_not_asked_says_why(tmp_path: Path) -> None:
 
 def question(**params: str) -> AppTest:
     return open_page("repository", do="reload", on="lab", what="fast_add", **params)
+
+
+def test_the_question_says_that_golden_requests_are_among_the_traffic(tmp_path: Path) -> None:
+    control = with_folder(tmp_path)
+    process = runtime.current()
+    assert "golden request" not in panel(question(), "question")
+    process.golden = golden_prober(
+        process, control, GoldenChoice(tmp_path, 5.0), Hearers(print, print, process.accept)
+    )
+    process.probes.report(ProbeResult("lab", "fast_add", time.time(), True))
+    assert "golden request is among them, one every 5 min" in panel(question(), "question")
 
 
 def test_a_reload_can_be_gated(tmp_path: Path) -> None:
