@@ -17,6 +17,7 @@ from ui.format import counted, moment, since
 from ui.html import Child, Html, copy_button, div, join, span, tag
 from ui.markdown import markdown
 from ui.tiles import spark
+from ui.triage_changes import just_before_words
 from ui.triage_links import rule_named, ways_on
 from ui.view import View
 
@@ -52,7 +53,7 @@ def _case(finding: Finding, view: View, *, charts: bool) -> Html:
         ),
         tag("h2", finding_sentence(finding, view.filters), class_="ts-case-sentence"),
         _evidence(finding, view, charts),
-        div(_todo(finding), _why(finding), class_="ts-case-columns"),
+        div(_todo(finding), _why(finding, view), class_="ts-case-columns"),
         _follows(finding, view),
         tag("pre", finding.detail, class_="ts-pre") if finding.detail else None,
         ways_on(finding, view),
@@ -118,10 +119,11 @@ def _change(change: Change) -> Html:
     )
 
 
-def _why(finding: Finding) -> Html:
-    sure = finding.confidence
+def _why(finding: Finding, view: View) -> Html:
+    sure, before = finding.confidence, just_before_words(view, finding)
     return div(
         tag("h3", "Why it says so"),
+        tag("p", tag("b", "What changed: "), before) if before else None,
         tag("p", f"Confidence {sure.value}: {_SURE[sure]}."),
         tag("p", tag("b", "Affected: "), finding.affected) if finding.affected else None,
         tag("p", tag("b", "Impact: "), finding.impact) if finding.impact else None,

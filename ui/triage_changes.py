@@ -29,6 +29,7 @@ from triage.change_points import (
     sides,
     told_apart,
 )
+from triage.finding import Finding
 from ui.format import clock, counted, moment
 from ui.html import Html, div, join, link, span, tag
 from ui.model_panels import section
@@ -50,6 +51,8 @@ LEAST_STEP_SECONDS = 10.0
 POINTS = 120
 TOGETHER_SECONDS = 60.0
 """Steps of one model's figures so near to each other are one change."""
+NEAR_SECONDS = 180.0
+"""A step so near to the beginning of a finding belongs to it."""
 SHOWN = 6
 AROUND_SECONDS = 300.0
 KEEP_SECONDS = 10.0
@@ -106,7 +109,7 @@ class Changed:
 def changes_section(view: View) -> Html:
     """The section: the newest changes of the models that matter, each with what was done just before."""
     keys = _looked_at(view)
-    found = sorted((one for key in keys for one in changes_of(view, key)), key=lambda one: -one.until)
+    found = sorted((one for key in keys for one in changes_of(view, key)), key=lambda one: -one.after)
     note = "latency, queue, batch size, throughput and failures over the range"
     if not found:
         return section("What changed", div(_nothing(view, keys), class_="ts-faint"), note=note)
@@ -254,6 +257,19 @@ def _load_words(one: Changed) -> str:
     if abs(now - before) < LEAST_SHARE * before:
         return f", and clients send as before ({told})"
     return f"; clients send {'more' if now > before else 'less'} since then ({told}): the load changed"
+
+
+def just_before_words(view: View, finding: Finding) -> str:
+    """What changed when a finding began, and what was done just before; "" where no step is near it."""
+    if finding.model is None or finding.since is None or finding.model not in _looked_at(view):
+        return ""
+    near = [one for one in changes_of(view, finding.model) if abs(one.after - finding.since) <= NEAR_SECONDS]
+    if not near:
+        return ""
+    one = min(near, key=lambda change: abs(change.after - finding.since))
+    steps = "; ".join(step_words(signal, point) for signal, point in one.points.items())
+    done = happened(view, one.after - LEAD_SECONDS, one.until)
+    return f"{clock(one.after)} {steps}. {why_words(one, done)}"
 
 
 def causes(one: Changed, done: Sequence[Happened]) -> tuple[Done, ...]:

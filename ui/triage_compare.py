@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import streamlit as st
 
 import runtime
@@ -82,12 +83,15 @@ def comparison(view: View, key: ModelKey) -> Html:
     if oldest is not None and end < oldest:
         why = f"Nothing was recorded then: the oldest figures are of {clock(oldest)}."
         return section(f"Compare {key.label()}", div(why, class_="ts-faint"))
+    before = _recorded_seconds(view, key, end)
     rows = [
-        Difference(signal, _value(view, key, signal, view.now, window), _value(view, key, signal, end))
+        Difference(
+            signal, _value(view, key, signal, view.now, window), _value(view, key, signal, end, before)
+        )
         for signal in SIGNALS
     ]
     now = f"last {human_duration(window)}"
-    return _section(now, f"{clock(end - WINDOW_SECONDS)} to {clock(end)}", rows, key.label())
+    return _section(now, f"{clock(end - before)} to {clock(end)}", rows, key.label())
 
 
 def _other(view: View) -> ModelKey | None:
@@ -113,6 +117,23 @@ def _before(view: View, key: ModelKey) -> tuple[float, float]:
     hour_ago = view.now - BEFORE["an hour ago"]
     first = hour_ago if view.oldest is None else view.oldest + LEAST_WINDOW_SECONDS
     return max(hour_ago, min(first, view.now - LEAST_WINDOW_SECONDS)), WINDOW_SECONDS
+
+
+def _recorded_seconds(view: View, key: ModelKey, end: float) -> float:
+    """How much of the five minutes before `end` the model was there: else its rates would be less."""
+    grid = Grid(end - WINDOW_SECONDS, end, 10.0)
+    frame = runtime.current().signal_range(
+        SIGNALS[0],
+        grid,
+        level=Level.MODEL,
+        server=key.server,
+        model=key.name,
+        version=key.version,
+        deadline=view.deadline,
+    )
+    column = frame.column((key.server, key.name, key.version))
+    known = frame.times[np.isfinite(column)] if column is not None else np.empty(0)
+    return max(LEAST_WINDOW_SECONDS, end - float(known[0])) if known.size else WINDOW_SECONDS
 
 
 def _value(

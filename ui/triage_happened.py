@@ -59,14 +59,18 @@ def _events(view: View, start: float, end: float) -> Iterator[Happened]:
 
 
 def _event(event: Event) -> Done:
-    kind = _WORDS.get(event.kind, event.kind.value)
+    kind = "failed" if _failed_load(event) else _WORDS.get(event.kind, event.kind.value)
     return Done(event.at, event.server, event.model.name if event.model else "", kind, event.text)
 
 
 def _tone(event: Event) -> str:
-    if event.kind is EventKind.STATE and (" failed " in event.text or " could not " in event.text):
-        return "page"
-    return _TONES.get(event.kind, "")
+    return "page" if _failed_load(event) else _TONES.get(event.kind, "")
+
+
+def _failed_load(event: Event) -> bool:
+    return event.kind is EventKind.STATE and (
+        " failed to load" in event.text or " could not be" in event.text
+    )
 
 
 def _actions(view: View, start: float, end: float) -> Iterator[Happened]:

@@ -157,6 +157,9 @@ def test_a_step_is_told_with_its_numbers_its_time_and_what_was_done_just_before(
         r"Just before: \d\d:\d\d:\d\d alpha runs with another configuration: instances 4 → 1", words
     )
     assert "bravo" not in words
+    card = open_page(process, "triage").words("cases")
+    assert re.search(r"What changed: \d\d:\d\d latency rose from 4 ms to 100 ms;", card)
+    assert "Just before: " in card
 
 
 def test_a_step_without_anything_done_says_so_and_how_clients_send(open_page) -> None:
