@@ -15,7 +15,7 @@ from settings import Settings
 from telemetry.identity import Server
 from telemetry.scrape import Notice
 from triage.incident import Manifest, rules_digest
-from triage.incident_file import read
+from triage.incident_file import open_file
 from triage.incident_replay import Opened
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _LEAST_REFRESH_SECONDS = 0.5
 
 def replayed(path: Path, settings: Settings) -> Replay:
     """The process for a file. Who may see it is what `settings` say; raises UnusableFile."""
-    return Replay(Opened(read(path)), settings)
+    return Replay(open_file(path), settings)
 
 
 class _AlertsThen(AlertWatch):

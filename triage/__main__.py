@@ -18,8 +18,7 @@ from telemetry.errors import TritonscopeError
 from triage.command import WINDOW_SECONDS, Judged, judged
 from triage.incident import rules_digest
 from triage.incident_command import capture, replay
-from triage.incident_file import read
-from triage.incident_replay import Opened
+from triage.incident_file import open_file
 from triage.text import to_json, to_text
 
 HEALTHY, FOUND = 0, 1
@@ -49,10 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _of_incident(path: Path) -> Judged:
     """What is found in an incident file; a line on stderr if its own version found something else."""
-    incident = read(path)
-    if incident.manifest.rules != rules_digest():
+    opened = open_file(path)
+    if opened.incident.manifest.rules != rules_digest():
         print("Note: the rules are others than when this was captured.", file=sys.stderr)
-    return Opened(incident).judged()
+    return opened.judged()
 
 
 if __name__ == "__main__":

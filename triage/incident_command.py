@@ -30,7 +30,7 @@ from triage.context import ServerCoverage
 from triage.coverage import server_coverage
 from triage.happenings import Happened, Probes
 from triage.incident import Incident, Sources, take
-from triage.incident_file import MAX_FILE_BYTES, read, save
+from triage.incident_file import MAX_FILE_BYTES, open_file, read, save
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = "/incident.zip"
@@ -69,7 +69,7 @@ def replay(argv: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, help="port the app listens on (default: that of the settings)")
     arguments = parser.parse_args(argv)
     try:
-        read(arguments.file)
+        open_file(arguments.file)
     except TritonscopeError as error:
         print(error.sentence, file=sys.stderr)
         return command.UNREADABLE

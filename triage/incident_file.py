@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
+from urllib.parse import quote
 
 from history.bank import BankState
 from history.ring import RingState
@@ -24,6 +24,7 @@ from triage.incident import FORMAT, Facts, Incident, Manifest, Taken, config_wit
 from triage.incident_replay import Opened
 from triage.incident_scrapes import (
     ARRAYS,
+    LATEST,
     array_bytes_into,
     array_of,
     bank_of,
@@ -50,6 +51,7 @@ MAX_UNPACKED_BYTES = 1 << 30
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 256 << 20
 _RAW = {Source.METRICS: "metrics.txt", Source.STATISTICS: "statistics.json", Source.INDEX: "index.json"}
+_LONGEST_SECONDS = 1e6
 _LEVEL = 1
 """Numbers hardly shrink further with more effort."""
 _README = """An incident file of Tritonscope: what was known of the servers named in manifest.json.
@@ -98,6 +100,16 @@ def read(path: Path) -> Incident:
         raise UnusableFile(f"{path.name} cannot be read: {error.strerror or error}") from error
     except zipfile.BadZipFile as error:
         raise UnusableFile(f"{path.name} is no incident file, or it is damaged: {error}") from error
+
+
+def open_file(path: Path) -> Opened:
+    """The incident in the file, judged. Raises UnusableFile, also for numbers that nobody can have read."""
+    opened = Opened(read(path))
+    try:
+        opened.judged()
+    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, MemoryError) as error:
+        raise UnusableFile(f"{path.name} is damaged: its figures cannot be computed ({error})") from error
+    return opened
 
 
 def member(path: Path, name: str) -> str:
@@ -182,7 +194,9 @@ def _write_raw(writer: _Writer, scrape: Scrape) -> None:
 
 
 def _file_name(server: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", server).strip(".") or "server"
+    """Different for different servers, and never a way out of the folder."""
+    name = quote(server, safe="")
+    return "%2E" + name[1:] if name.startswith(".") else name
 
 
 # ---- reading
@@ -268,7 +282,17 @@ def _manifest(data: Any) -> Manifest:
         raise UnusableFile(
             f"this incident file has format {version}, of a newer Tritonscope; this one reads up to {FORMAT}"
         )
-    return from_plain(Manifest, data)  # type: ignore[no-any-return]
+    manifest: Manifest = from_plain(Manifest, data)
+    times = (manifest.start, manifest.captured_at, *manifest.gone.values())
+    spans = (manifest.window_seconds, manifest.interval_seconds, *manifest.intervals.values())
+    if (
+        not all(0.0 <= one < LATEST for one in times)
+        or manifest.captured_at - manifest.start > 1000 * _LONGEST_SECONDS
+    ):
+        raise ValueError("its times are none")
+    if not all(0.0 < one < _LONGEST_SECONDS for one in spans):
+        raise ValueError("its window or an interval is none")
+    return manifest
 
 
 def _scrapes(data: Any) -> tuple[tuple[Scrape, ...], tuple[Scrape, ...]]:

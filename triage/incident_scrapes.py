@@ -23,6 +23,8 @@ ARRAYS = ("times_ms", "answered", "values", "run_start_ms", "last_seen_ms")
 """Arrays of one source of one server, one file each."""
 _TYPES = {"times_ms": "<i8", "answered": "|b1", "values": "<f8", "run_start_ms": "<i8", "last_seen_ms": "<i8"}
 _MAX_HEADER_BYTES = 4096
+LATEST = 1e11
+"""Unix seconds; what comes later is no time of an incident."""
 
 _PAYLOADS: dict[Source, Any] = {
     Source.STATISTICS: tuple[ModelStatistics, ...],
@@ -79,13 +81,20 @@ def scrape_of(data: Any) -> Scrape:
     return Scrape(
         from_plain(str, data["server"]),
         source,
-        from_plain(float, data["at"]),
+        _time(data["at"]),
         from_plain(float, data["duration_seconds"]),
         samples,
         payload,
         from_plain(tuple[Notice, ...], data["notices"]),
         _error(data["error"]),
     )
+
+
+def _time(data: Any) -> float:
+    at: float = from_plain(float, data)
+    if not 0.0 <= at < LATEST:
+        raise ValueError("the time of a reading is none")
+    return at
 
 
 def _payload_data(payload: object, source: Source) -> Any:

@@ -29,7 +29,7 @@ from telemetry.scrape import Source
 from tests.incident_process import HEADER_SECRET, SECRET, START, Watched
 from triage import incident_file
 from triage.finding import Judgement
-from triage.incident_file import member, read, recorded_findings
+from triage.incident_file import member, open_file, read, recorded_findings
 from triage.incident_replay import Opened
 from triage.text import finding_data
 
@@ -227,6 +227,24 @@ DAMAGE: dict[str, tuple[Callable[[str, bytes], bytes | None], str]] = {
         lambda name, data: _header((1 << 40, 1 << 20)) if name == "ring/0/values.npy" else data,
         "values is not what its header says",
     ),
+    "a window of no length": (
+        lambda name, data: (
+            data.replace(b'"window_seconds":30', b'"window_seconds":0') if name == "manifest.json" else data
+        ),
+        "window",
+    ),
+    "a time that is none": (
+        lambda name, data: (
+            data.replace(b'"captured_at":', b'"captured_at":NaN,"y":') if name == "manifest.json" else data
+        ),
+        "times",
+    ),
+    "a reading of the far future": (
+        lambda name, data: (
+            data.replace(b'"at":1700000010.0', b'"at":1e19') if name == "scrapes.json" else data
+        ),
+        "the time of a reading",
+    ),
     "deep JSON": (lambda name, data: b"[" * 200_000 if name == "facts.json" else data, "facts.json"),
 }
 
@@ -247,7 +265,7 @@ def _header(shape: tuple[int, ...]) -> bytes:
 def test_a_damaged_file_gives_one_sentence(file: Path, name: str) -> None:
     change, words = DAMAGE[name]
     with pytest.raises(UnusableFile) as error:
-        read(rewritten(file, change))
+        open_file(rewritten(file, change))
     assert words in error.value.sentence
     assert "\n" not in error.value.sentence and len(error.value.sentence) < 400
 
