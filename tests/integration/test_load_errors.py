@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.request import Request, urlopen
 
@@ -293,15 +293,14 @@ def test_a_request_that_this_product_never_sends_is_known_too(lab: Lab, case: st
     assert load_error("batch_add_model", server_text(text), logged).case == case
 
 
-def test_every_row_is_provoked_or_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_row_is_provoked_or_cannot_be(figure: Callable[[str], None]) -> None:
     provoked = {one.case for one in CASES.values()} | set(BODIES)
     assert provoked | set(NOT_HERE) == {row.case for row in ROWS}
     assert not provoked & set(NOT_HERE)
-    with capsys.disabled():
-        print(
-            f"\nload errors: {len(provoked)} of {len(ROWS)} kinds provoked on the real server by "
-            f"{len(CASES) + len(BODIES)} failures; not producible here: {len(NOT_HERE)}"
-        )
+    figure(
+        f"load errors: {len(provoked)} of {len(ROWS)} kinds provoked on the real server by "
+        f"{len(CASES) + len(BODIES)} failures; not producible here: {len(NOT_HERE)}"
+    )
 
 
 def test_a_load_that_never_ends_is_told_with_what_it_does_to_others(lab: Lab) -> None:

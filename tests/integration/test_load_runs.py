@@ -176,7 +176,7 @@ def test_a_sweep_finds_a_knee_where_batches_are_full(bench: Bench) -> None:
 
 
 def test_batching_on_carries_at_least_three_times_of_off_and_the_configuration_comes_back(
-    bench: Bench, sandbox: Sandbox
+    bench: Bench, sandbox: Sandbox, figure: Callable[[str], None]
 ) -> None:
     original = config_on(sandbox)
     plan = LoadPlan(concurrency=32, seconds=2.0, warmup_seconds=0.5)
@@ -187,6 +187,7 @@ def test_batching_on_carries_at_least_three_times_of_off_and_the_configuration_c
     assert off is not None and on is not None
     factor = ratio(report.measurements)
     assert factor is not None and factor >= 3.0, report.sentence
+    figure(report.sentence)
     for arm in (off, on):
         split = arm.split
         assert split is not None

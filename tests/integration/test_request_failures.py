@@ -211,7 +211,7 @@ STAGED: dict[str, Callable[[Lab], Explained]] = {
 
 
 def test_every_failure_this_server_can_produce_is_explained_by_its_row(
-    lab: Lab, tmp_path_factory: pytest.TempPathFactory
+    lab: Lab, figure: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     lab.sandbox.add_model(FAULT_MODELS["fail_init"], name="never")
     assert lab.do(ActionKind.LOAD, "never").outcome is Outcome.FAILED
@@ -227,9 +227,10 @@ def test_every_failure_this_server_can_produce_is_explained_by_its_row(
         assert "\n" not in one.sentence and "/tmp/" not in one.sentence, case
     missing = {row.case for row in ROWS} - set(found) - set(NOT_HERE)
     assert missing <= {"decoupled model over plain gRPC"}
-    print(f"\n{len(found)} of {len(ROWS)} failures provoked on the real server and explained;")
-    for case, why in NOT_HERE.items():
-        print(f"  not {case!r}: {why}")
+    figure(
+        f"request errors: {len(found)} of {len(ROWS)} provoked on the real server and explained; not "
+        + ", ".join(f"{case!r} ({why})" for case, why in NOT_HERE.items())
+    )
 
 
 @pytest.mark.parametrize(
