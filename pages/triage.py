@@ -19,7 +19,7 @@ shell.guard()
 def findings() -> None:
     view = View.take()
     verdict = view.verdict()
-    header(view, verdict.sentence, verdict.level.value, extra=incident.links())
+    header(view, verdict.sentence, verdict.level.value, tools=incident.links())
     if view.judgement.findings:
         panel(cases(view), key="cases")
     elif silent(view.coverage):

@@ -72,8 +72,8 @@ def golden_of_model(view: View, key: ModelKey) -> Html | None:
         control = runtime.current().control
         if control is None or not control.golden.kept_for(key.server):
             return None
-        words = "None is kept: an answer on the page Test request can be made one."
-        body = div(words, " ", link("Test request", "test_request", params), class_="ts-faint")
+        page = link("Test request", "test_request", params)
+        body = div("None is kept: an answer on the page ", page, " can be made one.", class_="ts-more")
     else:
         body = tag("table", _line(row, view, several=False, named=False), class_="ts-facts")
     return div(div("Golden request", class_="ts-h"), body)

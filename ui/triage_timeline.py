@@ -123,7 +123,7 @@ def _unread() -> Html | None:
     """Why alerts may be missing; without any source, quietly that there is none."""
     alerts = runtime.current().alerts
     if not alerts.configured:
-        words = "Alerts are not shown: the settings name neither `alertmanager:` nor a Prometheus."
+        words = "Alerts are not shown: the settings name neither an Alertmanager nor a Prometheus."
         return div(words, class_="ts-more")
     errors = alerts.seen().errors
     return div("Alerts may be missing: ", "; ".join(errors), class_="ts-more ts-warn") if errors else None
