@@ -21,7 +21,15 @@ from control.request_errors import explain
 from control.saved_requests import SavedRequest, SavedRequests, request_of
 from control.tensors import FLOAT_TYPES, AnyArray
 from control.test_requests import as_sequence, check_steps, send_one
-from telemetry.errors import ActionFailed, InvalidRequest, NoAnswer, SourceError
+from telemetry.errors import (
+    ActionFailed,
+    ControlError,
+    InvalidRequest,
+    NoAnswer,
+    SettingsError,
+    SourceError,
+    TritonscopeError,
+)
 from telemetry.facts import ModelConfig
 from telemetry.identity import Server
 from telemetry.probe import ProbeCause, ProbeResult
@@ -159,7 +167,7 @@ def ask(server: Server, config: ModelConfig, golden: SavedRequest, timeout_secon
     began = time.perf_counter()
     try:
         replies = _replies(server, config, whole, golden, began + limit)
-    except (ActionFailed, SourceError) as error:
+    except (ControlError, SourceError, SettingsError) as error:
         waited = (time.perf_counter() - began) * 1e6
         cause, sentence = _failure(golden.model, error)
         return Asked(cause, sentence, None if isinstance(error, SourceError) else waited)
@@ -205,11 +213,14 @@ def _replies(
     return tuple(replies)
 
 
-def _failure(model: str, error: ActionFailed | SourceError) -> tuple[ProbeCause, str]:
+def _failure(model: str, error: TritonscopeError) -> tuple[ProbeCause, str]:
     if isinstance(error, NoAnswer):
         return ProbeCause.TIMEOUT, error.sentence
-    if error.status is None and isinstance(error, SourceError):
+    if isinstance(error, SourceError) and error.status is None:
         return ProbeCause.UNREACHABLE, error.sentence
+    if not isinstance(error, ActionFailed | SourceError):
+        # It could not even be sent: an address or a package is missing.
+        return ProbeCause.REFUSED, error.sentence
     return _explained(model, error.detail or error.sentence, error.status)
 
 

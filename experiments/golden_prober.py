@@ -181,8 +181,9 @@ class GoldenProber:
                 self._tell(self._asked(target, target.config, golden[target.model]))
                 self._ended.wait(GAP_SECONDS)
         known = {one.model for one in ready}
-        for model in [model for server, model in self._results if server == server_id and model not in known]:
-            self._drop(server_id, model)
+        for server, model in tuple(self._results):
+            if server == server_id and model not in known:
+                self._drop(server_id, model)
         self._publish(server_id)
 
     def _soon(self, server_id: str) -> float:
@@ -235,7 +236,7 @@ class GoldenProber:
             _log.warning("golden request not recorded: %s; %s", sentence, error.sentence)
 
     def _forget_all_but(self, servers: set[str]) -> None:
-        for server, model in [key for key in self._results if key[0] not in servers]:
+        for server, model in [key for key in tuple(self._results) if key[0] not in servers]:
             self._drop(server, model)
 
     def _drop(self, server_id: str, model: str) -> None:
@@ -244,7 +245,8 @@ class GoldenProber:
 
     def _publish(self, server_id: str) -> None:
         mine = sorted(
-            (one for one in self._results.values() if one.server == server_id), key=lambda one: one.model
+            (one for one in tuple(self._results.values()) if one.server == server_id),
+            key=lambda one: one.model,
         )
         series = [
             Series(
