@@ -12,8 +12,6 @@ BIN := $(VENV)/bin
 PACKAGES := telemetry collectors control history signals triage experiments charts sandbox grafana prometheus
 TYPED := $(PACKAGES) settings.py runtime.py server.py app.py
 PYTEST := $(BIN)/python -m pytest
-# A busy machine may stall a real server or browser for seconds: one more try, and the summary names it.
-AGAIN := --reruns 1 -rR
 PROMTOOL := .tools/prometheus/usr/bin/promtool
 
 .PHONY: help
@@ -30,8 +28,8 @@ run: platform setup ## Start the dashboard with NVIDIA's real tritonserver and e
 .PHONY: test
 test: setup $(VENV)/.browser .tools/prometheus/.ready ## Run every test: unit, pages, rules, real Triton, real Prometheus, real browser
 	$(PYTEST) -q -n 2 tests/architecture tests/unit tests/pages tests/rules
-	$(PYTEST) -q -n 2 --dist loadfile $(AGAIN) tests/integration
-	$(PYTEST) -q $(AGAIN) tests/e2e
+	@bash tools/tests.sh -q -n 2 --dist loadfile --durations=10 tests/integration
+	@bash tools/tests.sh -q --durations=5 tests/e2e
 
 .PHONY: check
 check: $(VENV)/.ready .tools/prometheus/.ready ## Format, lint, types, import directions, generated files, promtool
