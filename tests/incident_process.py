@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from collectors.config import parse_config
 from collectors.exposition import SeriesCache, read_page
 from collectors.repository import index_samples
@@ -14,7 +16,8 @@ from telemetry.errors import NoAnswer
 from telemetry.facts import IndexEntry, ModelConfig, ModelState, ServerMetadata
 from telemetry.identity import Server
 from telemetry.memory import ServerProcesses, StubProcess
-from telemetry.scrape import Samples, Scrape, Source
+from telemetry.probe import ProbeResult
+from telemetry.scrape import Samples, Scrape, Series, Source
 from triage.incident import take
 from triage.incident_file import save
 from triage.incident_replay import Opened
@@ -88,6 +91,14 @@ class Watched:
         stub = StubProcess(7, "alpha", "1", "0", 1 << 20, {"GPU-1": 5})
         processes = ServerProcesses(6, stubs=(stub,), weights={("alpha", "1"): 12})
         self.accept(Source.PROCESSES, START + 11, Samples.empty(), processes, None)
+        probe = ProbeResult(
+            "sandbox", "alpha", START + 11, False, "wrong_answer", "alpha answered 3", "1", 5.0, START + 9
+        )
+        self.process.probes.report(probe)
+        series = Series(
+            "tritonscope_probe_success", (("cause", probe.cause), ("model", "alpha"), ("version", "1"))
+        )
+        self.accept(Source.PROBES, START + 11, Samples((series,), np.zeros(1)), (probe,), None)
         error = NoAnswer("g:8002 gave no answer within 1.8 s", detail=f"sent {HEADER_SECRET}")
         for at in (START, START + 4, START + 8):
             self.process.accept(Scrape("other", Source.METRICS, at, 1.8, error=error))

@@ -16,6 +16,7 @@ from telemetry.errors import SourceError
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics, ServerMetadata
 from telemetry.memory import ServerProcesses
 from telemetry.plain import from_plain, to_plain
+from telemetry.probe import ProbeResult
 from telemetry.scrape import Notice, Samples, Scrape, Series, Source
 from triage.incident import config_without_secrets
 
@@ -32,6 +33,7 @@ _PAYLOADS: dict[Source, Any] = {
     Source.CONFIG: Mapping[str, ModelConfig],
     Source.METADATA: ServerMetadata,
     Source.PROCESSES: ServerProcesses,
+    Source.PROBES: tuple[ProbeResult, ...],
 }
 
 
@@ -98,8 +100,6 @@ def _time(data: Any) -> float:
 
 
 def _payload_data(payload: object, source: Source) -> Any:
-    if payload is None:
-        return None
     if isinstance(payload, MetricsPage):
         return {
             "samples": _samples_data(payload.samples),
@@ -108,6 +108,9 @@ def _payload_data(payload: object, source: Source) -> Any:
             "notices": to_plain(payload.notices),
             "cut_off": payload.cut_off,
         }
+    if source not in _PAYLOADS:
+        # A source that tells by its samples alone.
+        return None
     if source is Source.CONFIG and isinstance(payload, Mapping):
         payload = {name: config_without_secrets(one) for name, one in payload.items()}
     return to_plain(payload)

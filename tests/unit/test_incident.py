@@ -104,6 +104,9 @@ def test_figures_facts_and_series_come_back_as_they_were(watched: Watched, file:
             "sandbox", Source.PROCESSES
         ).payload
     )
+    probes = [one.ring.last("sandbox", Source.PROBES) for one in (there, process)]
+    assert probes[0] is not None and probes[0].payload == probes[1].payload  # type: ignore[union-attr]
+    assert there.probes.results() == process.probes.results() != {}
     failed = there.ring.latest("other", Source.METRICS)
     assert failed is not None and isinstance(failed.error, NoAnswer) and "no answer" in failed.error.sentence
     assert there.ring.last("other", Source.METRICS) is None
