@@ -12,6 +12,8 @@ from control.tensors import FLOAT_TYPES, AnyArray, element_texts, show_shape
 from telemetry.units import Unit, human
 
 _LETTERS = 40
+FIRST_DIFFERENCE = "; the first, at "
+"""What follows it in a difference are values of the answer."""
 
 
 class Mode(StrEnum):
@@ -141,7 +143,7 @@ def _unequal(given: Tensor, wanted: AnyArray, expected: Expected) -> str:
     first = int(np.argmax(different.reshape(-1)))
     got, want = (element_texts(array.reshape(-1)[first:], 1)[0] for array in (given.array, wanted))
     return (
-        f"differs in {int(different.sum()):,} of {different.size:,} values; the first, at {first}: "
+        f"differs in {int(different.sum()):,} of {different.size:,} values{FIRST_DIFFERENCE}{first}: "
         f"{_short(got)} instead of {_short(want)}"
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from control.expected_answers import Mode, compare
+from control.expected_answers import FIRST_DIFFERENCE, Mode, compare
 from control.inference import InferenceRequest, Reply
 from control.request_errors import explain
 from control.saved_requests import SavedRequest, SavedRequests, request_of
@@ -187,10 +187,15 @@ def judge(replies: tuple[Reply, ...], golden: SavedRequest) -> Asked:
     if found.differences:
         odd = golden.expected.mode is Mode.SHAPE or _all_finite(golden)
         cause = ProbeCause.NOT_FINITE if odd and _not_finite(replies) else ProbeCause.WRONG_ANSWER
-        return Asked(cause, "; ".join(found.differences[:3]), latency, version)
+        return Asked(cause, "; ".join(map(_without_values, found.differences[:3])), latency, version)
     if found.too_slow:
         return Asked(ProbeCause.SLOW, found.too_slow, latency, version)
     return Asked(None, "as expected", latency, version)
+
+
+def _without_values(difference: str) -> str:
+    """The difference as journal, findings and viewers may have it: what a model answered is users' data."""
+    return difference.partition(FIRST_DIFFERENCE)[0]
 
 
 def _replies(

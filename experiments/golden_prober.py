@@ -257,9 +257,7 @@ class GoldenProber:
         ]
         if mine:
             values = np.array([float(one.ok) for one in mine])
-            self._hearers.publish(
-                Scrape(server_id, Source.PROBES, time.time(), 0.0, Samples(series, values), tuple(mine))
-            )
+            self._hearers.publish(Scrape(server_id, Source.PROBES, time.time(), 0.0, Samples(series, values)))
 
 
 def limited(server: Server, config: ModelConfig | None) -> str:

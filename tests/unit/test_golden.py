@@ -133,6 +133,11 @@ def test_every_way_to_fail_has_its_cause(
     assert found.result("a1", "alpha", 7.0).label == (str(cause) if cause else "ok")
 
 
+def test_what_a_model_answered_is_not_told_further() -> None:
+    found = judge((reply(1.5, 4.0, 7.25),), golden(1.5, 2.0, 3.0))
+    assert found.sentence == "OUT differs in 2 of 3 values"
+
+
 def test_models_under_a_limit_on_load_are_never_asked() -> None:
     def config(**raw: object) -> ModelConfig:
         return parse_config({"name": "alpha", **raw})

@@ -14,6 +14,8 @@ from control.golden import Asked, GoldenRequests
 from control.saved_requests import SavedRequest
 from experiments import golden_prober
 from experiments.golden_prober import GoldenProber, Hearers, Rhythm, Target
+from replay import replayed
+from settings import Settings
 from telemetry.access import GOLDEN, LOCAL
 from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.errors import NotAllowed
@@ -21,6 +23,7 @@ from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
 from telemetry.identity import Server
 from telemetry.probe import ProbeCause, ProbeResult
 from telemetry.scrape import Scrape, Source
+from tests.incident_process import Watched
 from tests.unit.test_golden import golden
 
 SERVER = Server("a1", "http://127.0.0.1:9", None, control=True)
@@ -135,6 +138,8 @@ def test_the_ring_gets_one_series_for_each_model_with_its_cause(desk: Desk) -> N
         ("version", "3"),
     )
     assert scrape.samples.values.tolist() == [0.0]
+    # An incident file knows the payloads of what servers answer; the results are in it by themselves.
+    assert scrape.payload is None
 
 
 def test_a_model_that_is_not_ready_any_more_is_forgotten(desk: Desk) -> None:
@@ -167,3 +172,19 @@ def test_without_the_journal_only_test_requests_pass_the_guard(desk: Desk) -> No
         desk.control.admit(Action(ActionKind.UNLOAD, "a1", "alpha"), by=LOCAL)
     with pytest.raises(NotAllowed, match="right 'load'"):
         desk.control.admit(Action(ActionKind.UNLOAD, "a1", "alpha"), by=GOLDEN)
+
+
+def test_an_incident_file_holds_results_and_series(tmp_path: Path, desk: Desk) -> None:
+    watched = Watched().everything()
+    server = watched.process.servers[0].id
+    at = watched.process.now()
+    desk.round(BAD, BAD)
+    result = replace(desk.results[-1], server=server, at=at, since=at - 5.0)
+    watched.process.probes.report(result)
+    watched.process.accept(replace(desk.scrapes[-1], server=server, at=at))
+    watched.saved(tmp_path / "incident.zip")
+    there = replayed(tmp_path / "incident.zip", Settings())
+    assert there.probes.results()[server, "alpha"] == result
+    scrape = there.ring.last(server, Source.PROBES)
+    assert scrape is not None
+    assert scrape.samples.series[0].label("cause") == "wrong_answer"
