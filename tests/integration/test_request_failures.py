@@ -152,15 +152,25 @@ def queue_timeout(lab: Lab) -> Explained:
 
 
 def not_ready(lab: Lab) -> Explained:
-    """A version asked for by its number while it loads."""
-    lab.sandbox.add_model(FAULT_MODELS["slow_load"], name="late", parameters={"load_seconds": "8"})
-    url = f"{lab.sandbox.http_url}/v2/repository/models/late/load"
-    load = threading.Thread(target=requests.post, args=(url,), kwargs={"timeout": 60})
+    """A version asked for by its number while it loads; a busy machine may ask only after the load."""
+    for load_seconds in (8, 16, 32):
+        found = _asked_while_loading(lab, f"late_{load_seconds}", load_seconds)
+        if found.case == "model not ready":
+            break
+    return found
+
+
+def _asked_while_loading(lab: Lab, name: str, load_seconds: int) -> Explained:
+    lab.sandbox.add_model(
+        FAULT_MODELS["slow_load"], name=name, parameters={"load_seconds": f"{load_seconds}"}
+    )
+    url = f"{lab.sandbox.http_url}/v2/repository/models/{name}/load"
+    load = threading.Thread(target=requests.post, args=(url,), kwargs={"timeout": 90})
     load.start()
-    found = said(lab, "late/versions/1/infer", ONE)
+    found = said(lab, f"{name}/versions/1/infer", ONE)
     while found.case == "unknown model" and load.is_alive():
         # The load call has not reached the server yet.
-        found = said(lab, "late/versions/1/infer", ONE)
+        found = said(lab, f"{name}/versions/1/infer", ONE)
     load.join()
     return found
 
