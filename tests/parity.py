@@ -8,7 +8,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -90,6 +90,12 @@ def of_history(
             float(at): float(one) for at, one in zip(frame.times, values, strict=True) if not math.isnan(one)
         }
     return {key: values for key, values in table.items() if values}
+
+
+def without(table: Table, moments: Collection[float]) -> Table:
+    """The table without some moments."""
+    kept = {key: {at: one for at, one in row.items() if at not in moments} for key, row in table.items()}
+    return {key: row for key, row in kept.items() if row}
 
 
 def differences(ours: Table, theirs: Table, relative: float) -> list[str]:

@@ -157,7 +157,7 @@ class TestRun:
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(run.folder))
         until(run.app_answers, 60)
-        state = until(lambda: run.state().get("traffic_running") and run.state())
+        state = until(lambda: run.state().get("traffic_running") and run.state(), 60)
         assert state["traffic_running"] == state["traffic_wanted"] == "healthy"
         assert set(state["traffic_profiles"]) == {"healthy", "burst", "unbatched", "overload", "idle"}
         assert requests.get(f"{state['http_url']}/v2", timeout=5).json()["name"] == state["server_id"]
