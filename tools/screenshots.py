@@ -1,10 +1,12 @@
 """Screenshots of every page, light and dark, wide and narrow, on the real sandbox: docs/screenshots/*.png.
 
 `make screenshots` runs it. It starts a sandbox of its own on free ports and ends it again.
+`python -m tools.screenshots --only gpu override --into FOLDER` takes some of them, to another place.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -13,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,16 +37,21 @@ TRAFFIC_SECONDS = 90.0
 SETTLE_MS = 2500
 MOST_PIXELS = 2600
 COLOURS = 256
+PAGE, DIALOG = "[data-testid=stMainBlockContainer]", "[role=dialog]"
 SIZES = {"1440": (1440, 900), "390": (390, 844)}
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One page in one state: the name of its pictures and its address."""
+    """One page in one state: the name of its pictures and its address.
+
+    `fill` are fields of the dialog that the address opens, by label, and what is typed into them.
+    """
 
     name: str
     address: str
+    fill: tuple[tuple[str, str], ...] = ()
 
 
 CALM = (
@@ -55,6 +62,11 @@ CALM = (
     Shot("gpu", "gpu"),
     Shot("capacity", "capacity"),
     Shot("repository", "repository"),
+    Shot(
+        "override",
+        "repository?do=override&on=sandbox&what=batch_cost_model",
+        fill=(("Instances", "2"), ("Preferred batch sizes", "16")),
+    ),
     Shot("test_request", "test_request?model=batch_add_model"),
     Shot("load_runs", "load_runs?model=batch_cost_model"),
     Shot("explore", "explore?family=nv_inference_request_success"),
@@ -66,18 +78,27 @@ OVERLOADED = (
 )
 
 
-def main() -> int:
-    """Take all pictures; exit status 0."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Take all pictures, or those that are named; exit status 0."""
+    names = [shot.name for shot in CALM + OVERLOADED]
+    parser = argparse.ArgumentParser(prog="python -m tools.screenshots", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names)
+    parser.add_argument("--into", type=Path, default=FOLDER, metavar="FOLDER")
+    parser.add_argument("--traffic-seconds", type=float, default=TRAFFIC_SECONDS, metavar="N")
+    chosen = parser.parse_args(arguments)
+    chosen.into.mkdir(parents=True, exist_ok=True)
     with _product() as (url, state_file), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=_browser_path(), args=_BROWSER_ARGUMENTS)
-        for profile, shots in (("healthy", CALM), ("overload", OVERLOADED)):
-            _say(f"traffic {profile} for {TRAFFIC_SECONDS:g} s")
+        for profile, all_shots in (("healthy", CALM), ("overload", OVERLOADED)):
+            shots = [shot for shot in all_shots if shot.name in chosen.only]
+            if not shots:
+                continue
+            _say(f"traffic {profile} for {chosen.traffic_seconds:g} s")
             (state_file.parent / "traffic.new").write_text(json.dumps({"profile": profile}), encoding="utf-8")
             (state_file.parent / "traffic.new").replace(state_file.parent / "traffic.json")
-            time.sleep(TRAFFIC_SECONDS)
+            time.sleep(chosen.traffic_seconds)
             for shot in shots:
-                _take(browser, url, shot)
+                _take(browser, url, shot, chosen.into)
         browser.close()
     return 0
 
@@ -125,7 +146,7 @@ def _state_file(launcher_pid: int) -> Path:
     raise SystemExit("the sandbox has no state file")
 
 
-def _take(browser: Browser, url: str, shot: Shot) -> None:
+def _take(browser: Browser, url: str, shot: Shot, folder: Path) -> None:
     for theme in THEMES:
         for size, (width, height) in SIZES.items():
             page = browser.new_page(
@@ -134,16 +155,30 @@ def _take(browser: Browser, url: str, shot: Shot) -> None:
             page.goto(f"{url}/{shot.address}")
             page.locator(".ts-verdict").first.wait_for(timeout=30_000)
             page.wait_for_timeout(SETTLE_MS)
-            picture = _whole(page, width, height)
-            target = FOLDER / f"{shot.name}-{theme}-{size}.png"
+            _fill(page, shot)
+            picture = _whole(page, width, height, DIALOG if shot.fill else PAGE)
+            target = folder / f"{shot.name}-{theme}-{size}.png"
             target.write_bytes(_compressed(picture))
             page.close()
     _say(f"{shot.name}: {len(THEMES) * len(SIZES)} pictures")
 
 
-def _whole(page: Page, width: int, height: int) -> bytes:
-    """The page down to its end, as far as that is reasonable."""
-    inner = page.evaluate("document.querySelector('[data-testid=stMainBlockContainer]')?.scrollHeight ?? 0")
+def _fill(page: Page, shot: Shot) -> None:
+    """Type into the dialog that the address opened; nothing where it opened none."""
+    if not shot.fill:
+        return
+    dialog = page.get_by_role("dialog")
+    dialog.wait_for(timeout=30_000)
+    for label, text in shot.fill:
+        field = dialog.get_by_label(label, exact=True)
+        field.fill(text)
+        field.press("Enter")
+        page.wait_for_timeout(SETTLE_MS)
+
+
+def _whole(page: Page, width: int, height: int, inside: str) -> bytes:
+    """What is `inside` down to its end, as far as that is reasonable."""
+    inner = page.evaluate("inside => document.querySelector(inside)?.scrollHeight ?? 0", inside)
     page.set_viewport_size({"width": width, "height": int(min(MOST_PIXELS, max(height, inner + 70)))})
     page.wait_for_timeout(SETTLE_MS)
     return page.screenshot()
