@@ -125,8 +125,15 @@ class AlertWatch:
         end = now // STEP_SECONDS * STEP_SECONDS
         grid = Grid(end - BACK_SECONDS, end, STEP_SECONDS)
         matchers = ",".join(('alertstate="firing"', *api.endpoint.matchers))
-        answer = api.range(f"ALERTS{{{matchers}}}", grid)
-        return tuple(one for series in answer.series for one in alerts_of(series, grid))
+        query = f"ALERTS{{{matchers}}}"
+        found = [one for series in api.range(query, grid).series for one in alerts_of(series, grid)]
+        known = {one.identity for one in found if one.ends_at is None}
+        # What began within this minute is in no step of the range yet.
+        for series in api.instant(query, now).series:
+            one = next(iter(alerts_of(series, Grid(now, now, STEP_SECONDS))))
+            if one.identity not in known:
+                found.append(one)
+        return tuple(found)
 
 
 def alerts_of(series: PromSeries, grid: Grid) -> Iterable[Alert]:

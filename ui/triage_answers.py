@@ -11,12 +11,12 @@ from telemetry.actions import ActionKind, new_token
 from telemetry.facts import ModelState
 from telemetry.identity import ModelKey
 from telemetry.memory import CPU
-from telemetry.units import Unit, human
+from telemetry.units import Unit, human, human_duration
 from triage.change_points import LEAD_SECONDS
 from triage.origin import origin
 from ui.capacity import device_name, instances
 from ui.confirm_facts import Asked, last_request, stop_too
-from ui.format import counted, since
+from ui.format import counted, moment, since
 from ui.html import Child, Html, join, link, tag
 from ui.memory_view import devices
 from ui.model_answer import answer_of
@@ -84,9 +84,9 @@ def _before(view: View, key: ModelKey) -> _Answer:
         join(
             "No lasting step in its figures. The last thing that was done: ",
             newest_done.done.text,
-            " ",
-            since(newest_done.at, view.now),
-            ".",
+            f" ({human_duration(view.now - newest_done.at)} ago, at ",
+            moment(newest_done.at),
+            ").",
         ),
     )
 

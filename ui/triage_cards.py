@@ -120,7 +120,9 @@ def _change(change: Change) -> Html:
 
 
 def _why(finding: Finding, view: View) -> Html:
-    sure, before = finding.confidence, just_before_words(view, finding)
+    sure = finding.confidence
+    # A remark on the same model would only repeat it.
+    before = just_before_words(view, finding) if finding.severity is not Severity.INFO else ""
     return div(
         tag("h3", "Why it says so"),
         tag("p", tag("b", "What changed: "), before) if before else None,
