@@ -108,7 +108,7 @@ class Chain:
         try:
             answer = requests.get(f"{self.prometheus_url}/api/v1/query", params={"query": text}, timeout=5)
             result: list[dict[str, Any]] = answer.json()["data"]["result"]
-        except (requests.ConnectionError, ValueError, KeyError):
+        except (requests.RequestException, ValueError, KeyError):
             return []
         return result
 
@@ -216,7 +216,7 @@ def _alertmanager(pager: Pager) -> dict[str, Any]:
 def _answers(url: str) -> bool:
     try:
         return requests.get(f"{url}/healthz", timeout=5).status_code == 200
-    except requests.ConnectionError:
+    except requests.RequestException:
         return False
 
 
