@@ -72,7 +72,7 @@ class PrometheusServer:
         """True once it answers queries."""
         try:
             return requests.get(f"{self.url}/-/ready", timeout=2).status_code == 200
-        except requests.ConnectionError:
+        except requests.RequestException:
             return False
 
     def query(self, text: str, at: float) -> list[dict[str, Any]]:

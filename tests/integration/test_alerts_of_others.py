@@ -45,7 +45,7 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     def ready() -> bool:
         try:
             return requests.get(f"{url}/-/ready", timeout=2).status_code == 200
-        except requests.ConnectionError:
+        except requests.RequestException:
             return False
 
     try:

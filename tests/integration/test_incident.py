@@ -147,5 +147,5 @@ def test_the_command_captures_a_server_and_a_running_app(
 def answers(url: str) -> bool:
     try:
         return requests.get(url, timeout=2).status_code == 200
-    except requests.ConnectionError:
+    except requests.RequestException:
         return False
