@@ -16,7 +16,8 @@ from control.facade import Control
 from control.journal import Journal
 from control.journal_file import JournalFile
 from control.override import raw_config
-from telemetry.actions import ActionKind, Outcome
+from control.restoration import Restoration
+from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.errors import SourceError
 from telemetry.facts import ModelState
 from tests.integration.conftest import Until
@@ -116,6 +117,25 @@ def test_the_configuration_is_put_back_by_the_next_start_once(
     assert lab.sent(MODEL, "load") == loads + 1
     # The load generator of the killed app ends with it.
     until(lambda: _quiet(lab, asked), 20.0)
+
+
+def test_a_way_back_that_was_killed_half_way_is_ended_and_the_model_serves_again(
+    lab: Lab, tmp_path: Path, until: Until
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    killed = Journal(store=JournalFile(path))
+    killed.intend(Restoration("lab", MODEL, None, "the comparison of 14:02"))
+    record = killed.begin(Action(ActionKind.REVERT, "lab", MODEL, who="tritonscope"), "reverting")
+    killed.write_down(record.id)
+    assert lab.do(ActionKind.UNLOAD, MODEL).outcome is Outcome.DONE
+    killed.close()
+    journal = Journal(store=JournalFile(path))
+    control = Control(lambda: (lab.server,), lab.reader, lambda server_id: False, journal=journal)
+    control.start()
+    until(lambda: not control.journal.open_restorations(), 60.0)
+    control.stop()
+    assert lab.states(MODEL) == {ModelState.READY}
+    assert [one.action.kind for one in control.records()] == [ActionKind.LOAD, ActionKind.REVERT]
 
 
 def _quiet(lab: Lab, path: str) -> bool:

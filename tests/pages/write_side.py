@@ -90,7 +90,9 @@ def install(
         index, _ = parse_index(recorded(f"{name}_index"))
         process.accept(Scrape("lab", Source.INDEX, at, 0.01, index_samples(index), index))
     configs = {
-        name: replace(parse_config(recorded(f"config_{name}")), decoupled=decoupled, sequence_batching=sequence_batching)
+        name: replace(
+            parse_config(recorded(f"config_{name}")), decoupled=decoupled, sequence_batching=sequence_batching
+        )
         for name in ("fast_add", "pipeline")
     }
     process.accept(Scrape("lab", Source.CONFIG, now, 0.01, payload=configs))
