@@ -55,7 +55,8 @@ def _golden(asked: Asked) -> str:
     if process.golden is None or (asked.server, asked.model) not in process.probes.results():
         return ""
     minutes = process.golden.every_minutes(asked.server)
-    return f" Its golden request is among them, one every {minutes:g} min." if minutes else ""
+    often = "minute" if minutes == 1 else f"{minutes or 0:g} min"
+    return f" Its golden request is among them, one every {often}." if minutes else ""
 
 
 def last_request(models: list[ModelFacts], now: float) -> str:

@@ -58,7 +58,7 @@ def _batching(on: bool, batching: Mapping[str, Any]) -> dict[str, Any]:
     left, middle, right = st.columns([2, 2, 1], vertical_alignment="bottom")
     delay = batching.get("max_queue_delay_microseconds", 0)
     wish = left.number_input(
-        "Longest wait for a batch (µs)", 0, max(MAX_DELAY_US, delay), delay, 100, key="override_delay"
+        "Longest wait for a batch, µs", 0, max(MAX_DELAY_US, delay), delay, 100, key="override_delay"
     )
     if wish != delay:
         found["max_queue_delay_us"] = wish

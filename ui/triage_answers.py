@@ -169,7 +169,9 @@ def _fits(view: View, key: ModelKey) -> Iterator[_Answer]:
         free = human(device.free_bytes, Unit.BYTES) if device.free_bytes is not None else ""
         total = human(device.total_bytes, Unit.BYTES)
         words.append(
-            f"{name}: {free} of {total} are free" if free else f"{name}: what is free is not reported"
+            f"{name[:1].upper()}{name[1:]}: {free} of {total} are free"
+            if free
+            else f"{name[:1].upper()}{name[1:]}: what is free is not reported"
         )
         mine = [one for one in instances(device, view) if one.holding.key == key]
         if mine and device.free_bytes is not None:

@@ -64,7 +64,7 @@ def controls(view: View) -> None:
     others = (NOTHING, *names)
     if st.session_state.get("with") not in others:
         st.session_state["with"] = NOTHING
-    when, which = st.columns([3, 2], vertical_alignment="bottom")
+    when, which = st.columns([3, 2], vertical_alignment="top")
     when.segmented_control("Compare the last 5 min with", times, required=True, key="before")
     which.selectbox("or with another model", others, key="with")
 
