@@ -36,7 +36,7 @@ def page() -> None:
         which.selectbox("Device", names, key="device", label_visibility="collapsed")
     live(answer, name="answer")
     if known:
-        left, right = st.columns([5, 6])
+        left, right = st.columns(2)
         with left:
             live(now, name="now")
         with right:
@@ -111,7 +111,7 @@ def memory_questions(device, view) -> None:
 def rate_question(view) -> None:
     panel(section("Instances for a rate"), key="rate_title")
     models = capacity.batching_models(view)
-    left, right = st.columns([6, 5])
+    left, right = st.columns(2)
     with left:
         if not models:
             panel(div("No ready model has a queue that Triton forms.", class_="ts-faint"), key="needed")

@@ -27,7 +27,6 @@ _NOW = {
     "mean batch": "batch_size_mean",
     "pending": "pending",
     "busy": "instance_busy_ratio",
-    **{shown: f"request_us_{name}" for name, shown in QUANTILES.items()},
 }
 """Name in a legend -> the signal that the page's headline and the tables take their figures from."""
 
@@ -96,7 +95,7 @@ class ModelCharts:
     def quantiles(self) -> Spec:
         """Quantiles of the request time."""
         frames = {shown: self._of(f"request_us_{name}") for name, shown in QUANTILES.items()}
-        return self._at_now(charts.quantiles(frames, objective=latency_line(self.key), **self._frame()))
+        return charts.quantiles(frames, objective=latency_line(self.key), **self._frame())
 
     def histogram(self) -> Spec:
         """Batch sizes that formed over the time shown, and what an inference cost at each."""

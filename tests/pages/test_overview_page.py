@@ -168,8 +168,8 @@ def test_the_range_is_taken_from_the_address_if_it_is_one(open_page, value: str)
 
 
 def test_the_menu_counts_what_needs_a_look(open_page) -> None:
-    assert "Overview 4 deployed_code" in open_page(small_repository()).words("menu")
-    assert "Overview deployed_code" in open_page(case("a02_counter_suffix.prom")).words("menu")
+    assert "Overview 4 emergency" in open_page(small_repository()).words("menu")
+    assert "Overview emergency" in open_page(case("a02_counter_suffix.prom")).words("menu")
 
 
 def test_an_unread_setting_is_a_quiet_note(open_page, tmp_path) -> None:
