@@ -9,8 +9,8 @@ VENV := .venv
 VENV_TRITON := .venv-triton
 UV := .tools/uv/bin/uv
 BIN := $(VENV)/bin
-PACKAGES := telemetry collectors control history signals triage experiments charts sandbox grafana prometheus
-TYPED := $(PACKAGES) settings.py runtime.py server.py app.py
+PACKAGES := telemetry collectors control signin history signals triage experiments charts sandbox grafana prometheus
+TYPED := $(PACKAGES) settings.py runtime.py replay.py server.py app.py
 PYTEST := $(BIN)/python -m pytest
 PROMTOOL := .tools/prometheus/usr/bin/promtool
 
