@@ -151,7 +151,7 @@ def test_a_load_breaks_off_when_too_many_fail(bench: Bench, sandbox: Sandbox) ->
     assert isinstance(job.result, RunReport), record
     clients = job.result.measurements[0].clients
     assert clients.ended_by == "failed_ratio"
-    assert any("is not loaded" in sentence for sentence in clients.errors), clients.errors
+    assert any("has no version that is ready" in sentence for sentence in clients.errors), clients.errors
 
 
 def test_others_traffic_is_noticed(bench: Bench, sandbox: Sandbox) -> None:
