@@ -27,7 +27,7 @@ run: platform setup ## Start the dashboard with NVIDIA's real tritonserver and e
 
 .PHONY: test
 test: setup $(VENV)/.browser .tools/prometheus/.ready ## Run every test: unit, pages, rules, real Triton, real Prometheus, real browser
-	$(PYTEST) -q -n 2 tests/architecture tests/unit tests/pages tests/rules
+	@bash tools/tests.sh -q -n 2 tests/architecture tests/unit tests/pages tests/rules
 	@bash tools/tests.sh -q -n 2 --dist loadfile --durations=10 tests/integration
 	@bash tools/tests.sh -q -n 2 --dist loadfile --durations=5 tests/e2e
 

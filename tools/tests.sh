@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs pytest with the given arguments. Tests on real servers and browsers may meet a machine that stalls for
-# seconds: what failed is named and tried once more, alone and in a fresh process. What fails twice is red.
+# Runs pytest with the given arguments. Tests with real servers, browsers and clocks may meet a machine that stalls
+# for seconds: what failed is named and tried once more, alone and in a fresh process. What fails twice is red.
 set -u
 python=.venv/bin/python
 status=0
