@@ -93,6 +93,8 @@ def test_what_the_app_shows_live_is_what_prometheus_says(watched: Trial, figure:
     table = "\n".join(apart.line(name) for name, apart in found.items())
     figure(f"two live readers, {watched.end - watched.begin:.0f} s, by signal:\n{table}")
     assert [name for name, apart in found.items() if bool(apart.ours) != bool(apart.theirs)] == []
+    # Half of a short trial lies within a window of a load or an unload, where the moment of reading counts.
+    limit = 0.05 if SECONDS >= 300 else 0.15
     medians = {name: found[name].median for name in found if name.split()[1] in TRAFFIC}
     assert len(medians) >= len(TRAFFIC)
-    assert {name: value for name, value in medians.items() if value is None or value > 0.05} == {}
+    assert {name: value for name, value in medians.items() if value is None or value > limit} == {}
