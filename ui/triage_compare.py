@@ -73,17 +73,24 @@ def comparison(view: View, key: ModelKey) -> Html:
     """The section, for what was chosen."""
     other = _other(view)
     if other is not None and other != key:
+        shared = min(_recorded_seconds(view, one, view.now) for one in (key, other))
         rows = [
-            Difference(signal, _value(view, key, signal, view.now), _value(view, other, signal, view.now))
+            Difference(
+                signal,
+                _value(view, key, signal, view.now, shared),
+                _value(view, other, signal, view.now, shared),
+            )
             for signal in SIGNALS
         ]
-        return _section(key.label(), other.label(), rows, f"last {human_duration(WINDOW_SECONDS)}")
+        return _section(key.label(), other.label(), rows, f"last {human_duration(shared)}")
     end, window = _before(view, key)
     oldest = view.oldest
     if oldest is not None and end < oldest:
         why = f"Nothing was recorded then: the oldest figures are of {clock(oldest)}."
         return section(f"Compare {key.label()}", div(why, class_="ts-faint"))
     before = _recorded_seconds(view, key, end)
+    # Neither over time that was not recorded nor over time that is on the other side.
+    window = min(window, max(LEAST_WINDOW_SECONDS, view.now - end), _recorded_seconds(view, key, view.now))
     rows = [
         Difference(
             signal, _value(view, key, signal, view.now, window), _value(view, key, signal, end, before)

@@ -274,6 +274,17 @@ def test_before_it_began_against_now_the_differences_first(open_page) -> None:
     assert rows["Requests per second"][2] == "same" or "%" in rows["Requests per second"][2]
 
 
+def test_of_a_process_that_watches_since_two_minutes_no_rate_is_over_five(open_page) -> None:
+    young = [page_after(n, slow=False) for n in range(int(150 / EVERY))]
+    page = open_page(runtime_of(young, every_seconds=EVERY), "triage", model="alpha")
+    head, *rows = page.rows("compared")
+    assert head[1] != "last 5 min"
+    now, then, difference = {row[0]: row[1:] for row in rows}["Requests per second"]
+    assert (now, difference) == (then, "same")
+    other = open_page(runtime_of(young, every_seconds=EVERY), "triage", model="alpha", **{"with": "bravo"})
+    assert {row[0]: row[1:] for row in other.rows("compared")[1:]}["Requests per second"][0] == now
+
+
 def test_two_models_side_by_side(open_page) -> None:
     page = open_page(stepped(), "triage", model="alpha", **{"with": "bravo"})
     head, *rows = page.rows("compared")
