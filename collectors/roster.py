@@ -6,8 +6,6 @@ notice.
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,12 +15,12 @@ from typing import Protocol, Self
 from collectors.finding_servers import KEPT, Finder, Resolve, finder
 from telemetry.discovery import Discovery
 from telemetry.identity import Server
+from telemetry.rounds import Rounds
 from telemetry.scrape import Notice
 
 CHECK_SECONDS = 5.0
 REMEMBERED_SECONDS = 3600.0
 """How long the models of a server that went stay in the list, as gone."""
-_LOG = logging.getLogger(__name__)
 
 
 class Configured(Protocol):
@@ -113,8 +111,8 @@ class Roster:
         self._finders: list[Finder] = []
         self._looked = False
         self._state = _State(_own(configured), {}, configured.notices)
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._changed: Callable[[Change], object] = lambda _change: None
+        self._rounds = Rounds("roster", self._look, CHECK_SECONDS)
 
     # ---- who is there
 
@@ -146,17 +144,13 @@ class Roster:
         `changed` is called in that thread after each look that differs from the one before in servers or
         notices.
         """
-        if self._thread is None:
-            self._ended.clear()
-            self._thread = threading.Thread(target=self._run, args=(changed,), name="roster", daemon=True)
-            self._thread.start()
+        if not self._rounds.alive:
+            self._changed = changed
+        self._rounds.start()
 
     def stop(self) -> None:
         """End looking; who was there stays."""
-        self._ended.set()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join(1.0)
+        self._rounds.stop()
 
     def check(self) -> Change:
         """Look once: the servers as they are listed now, and how that differs from before."""
@@ -170,16 +164,11 @@ class Roster:
             notices += _add(listed, found.servers, one.discovery)
         return self._take(listed, tuple(dict.fromkeys(notices)))
 
-    def _run(self, changed: Callable[[Change], None]) -> None:
-        while not self._ended.is_set():
-            try:
-                before = self.notices
-                change = self.check()
-                if (change or self.notices != before) and not self._ended.is_set():
-                    changed(change)
-            except Exception:  # noqa: BLE001 - a defect here must not end the looking
-                _LOG.exception("looking for servers failed")
-            self._ended.wait(CHECK_SECONDS)
+    def _look(self) -> None:
+        before = self.notices
+        change = self.check()
+        if (change or self.notices != before) and not self._rounds.ended:
+            self._changed(change)
 
     def _reload(self) -> None:
         stamp = _stamp(self._first.file)

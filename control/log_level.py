@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +15,7 @@ from telemetry.access import PROCESS
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
 from telemetry.errors import ControlError, InvalidRequest, SourceError, WrongContent
 from telemetry.identity import Server
+from telemetry.rounds import Rounds
 from telemetry.transport import Transport, host_of
 
 CALL_SECONDS = 5.0
@@ -141,20 +141,16 @@ class LogReturns:
 
     def __init__(self, control: Writes, *, look_seconds: float = LOOK_SECONDS) -> None:
         self._control = control
-        self._look_seconds = look_seconds
         self._tried: set[int] = set()
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._rounds = Rounds("log-returns", self._look, look_seconds, at_once=False)
 
     def start(self) -> None:
         """Begin to look; a second call does nothing."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="log-returns", daemon=True)
-            self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """End; what is due then is done by the next process."""
-        self._stop.set()
+        self._rounds.stop()
 
     def due(self, server_id: str) -> Record | None:
         """The change of this server that will be set back, None if there is none."""
@@ -166,10 +162,9 @@ class LogReturns:
             if record.id not in self._tried and now >= due_at(record):
                 self._set_back(record)
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._look_seconds):
-            if not self._control.journal.refusal():
-                self.step(time.time())
+    def _look(self) -> None:
+        if not self._control.journal.refusal():
+            self.step(time.time())
 
     def _open(self) -> Iterator[Record]:
         """The newest change of each server, if it is for a while."""

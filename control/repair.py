@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from telemetry.access import PROCESS
 from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.errors import AlreadyRunning, ControlError, SourceError
 from telemetry.facts import ModelState
+from telemetry.rounds import Rounds
 
 EVERY_SECONDS = 2.0
 FIRST_WAIT_SECONDS = 30.0
@@ -47,21 +47,17 @@ class Repairs:
     ) -> None:
         self._control = control
         self._reader = reader
-        self._every_seconds = every_seconds
         self._clock = clock
         self._tried: dict[int, _Try] = {}
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._rounds = Rounds("repairs", self.step, every_seconds)
 
     def start(self) -> None:
         """Begin; a second call does nothing."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="repairs", daemon=True)
-            self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """End; an action under way goes on."""
-        self._stop.set()
+        self._rounds.stop()
 
     def outcome(self, pending_id: int) -> str:
         """Why it is still open although it was tried, "" while it was not."""
@@ -91,11 +87,6 @@ class Repairs:
             for one in self._control.journal.open_restorations()
             if one.left_over and (one.id not in self._tried or self.again_at(one.id) is not None)
         ]
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.step()
-            self._stop.wait(self._every_seconds)
 
     def _put_back(self, pending: PendingRestoration) -> None:
         what = pending.restoration

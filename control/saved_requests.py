@@ -16,7 +16,6 @@ import json
 import logging
 import os
 import re
-import threading
 import time
 import uuid
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from control.request_parameters import ParameterValue
 from control.tensor_files import as_raw, raw_values
 from control.tensors import AnyArray
 from telemetry.errors import ControlError, InvalidRequest
+from telemetry.rounds import Rounds
 
 _log = logging.getLogger(__name__)
 
@@ -98,25 +98,21 @@ class SavedRequests:
     def __init__(self, folder: Path, retention_days: float) -> None:
         self.folder = folder
         self.retention_days = retention_days
-        self._ended = threading.Event()
+        self._rounds = Rounds("saved-requests", self._keep_retention, _EXPIRE_EVERY_SECONDS)
 
     def start(self) -> None:
         """Keep the retention by itself, every hour: nobody may look at the requests for long."""
-        self._ended.clear()
-        threading.Thread(target=self._keep_retention, name="saved-requests", daemon=True).start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """No longer keep it by itself."""
-        self._ended.set()
+        self._rounds.stop()
 
     def _keep_retention(self) -> None:
-        while True:
-            try:
-                self.expire(time.time())
-            except ControlError as error:
-                _log.warning("saved requests: %s", error.sentence)
-            if self._ended.wait(_EXPIRE_EVERY_SECONDS):
-                return
+        try:
+            self.expire(time.time())
+        except ControlError as error:
+            _log.warning("saved requests: %s", error.sentence)
 
     def save(self, saved: SavedRequest) -> None:
         """Write it, all or nothing, readable by this user alone."""

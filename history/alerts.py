@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from telemetry.alerts import Alert, AlertState
 from telemetry.elsewhere import AlertmanagerEndpoint
 from telemetry.errors import SourceError
 from telemetry.prometheus_endpoint import PrometheusEndpoint
+from telemetry.rounds import Rounds
 
 READ_SECONDS = 15.0
 BACK_SECONDS = 6 * 3600.0
@@ -24,7 +23,6 @@ STEP_SECONDS = 60.0
 MAX_ALERTS = 200
 """The newest ones; more are no timeline any more."""
 _SOURCE = "Prometheus"
-_LOG = logging.getLogger(__name__)
 
 
 class Reader(Protocol):
@@ -59,8 +57,7 @@ class AlertWatch:
         self._prometheus, self._alertmanager, self._clock = prometheus, alertmanager, clock
         self._seen = AlertsSeen()
         self._parts: dict[str, tuple[Alert, ...]] = {}
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._rounds = Rounds("alerts", self.read, READ_SECONDS)
 
     @classmethod
     def of(
@@ -79,17 +76,12 @@ class AlertWatch:
 
     def start(self) -> None:
         """Begin to read; a second call does nothing, nor does one with nobody to ask."""
-        if self._thread is None and self.configured:
-            self._ended.clear()
-            self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
-            self._thread.start()
+        if self.configured:
+            self._rounds.start()
 
     def stop(self) -> None:
         """End reading; what was read stays readable."""
-        self._ended.set()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join(1.0)
+        self._rounds.stop()
 
     def seen(self) -> AlertsSeen:
         """What was read last."""
@@ -106,14 +98,6 @@ class AlertWatch:
         alerts = merged(self._parts.get("prometheus", ()), self._parts.get("alertmanager", ()))
         self._seen = AlertsSeen(alerts[:MAX_ALERTS], tuple(errors), now)
         return self._seen
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                self.read()
-            except Exception:  # noqa: BLE001 - the thread must live on, whatever one answer was
-                _LOG.exception("reading alerts failed")
-            self._ended.wait(READ_SECONDS)
 
     def _of_alertmanager(self, now: float) -> tuple[Alert, ...]:
         return self._alertmanager.alerts() if self._alertmanager is not None else ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +24,7 @@ from history.ring import Ring
 from telemetry.errors import SourceError
 from telemetry.identity import ModelKey, Server
 from telemetry.prometheus_endpoint import PrometheusEndpoint
+from telemetry.rounds import Rounds
 from telemetry.scrape import Sink, Source
 
 Result = TypeVar("Result")
@@ -37,7 +37,6 @@ START_SECONDS = 4.0
 BACK_SECONDS = 3600.0
 MAX_FOLLOWED = 20
 """So many servers are followed unasked where none is configured; any other opens by its link."""
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +87,7 @@ class Remote:
         self._followed: tuple[Server, ...] = ()
         self._devices = DeviceFeed(self.api, self.targets)
         self._without_devices = ""
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._rounds = Rounds("prometheus-feed", self._round, READ_SECONDS, at_once=False)
         self.everywhere: History = PromHistory(self._fetcher, self.targets, api=self.api)
         """All servers that Prometheus knows."""
         self._mine = PromHistory(self._fetcher, self.targets, only=self._ids, api=self.api)
@@ -102,26 +100,21 @@ class Remote:
 
     def start(self) -> None:
         """Fill the ring with the last hour, if Prometheus answers within a few seconds, and go on reading."""
-        if self._thread is not None:
+        if self._rounds.alive:
             return
         threads = ThreadPoolExecutor(2, thread_name_prefix="prometheus-start")
         wait([threads.submit(self._begin)], timeout=START_SECONDS)
         threads.shutdown(wait=False)
-        self._ended.clear()
-        self._thread = threading.Thread(target=self._run, name="prometheus-feed", daemon=True)
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """End reading; what was read stays readable."""
-        self._ended.set()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join(1.0)
+        self._rounds.stop()
 
     @property
     def alive(self) -> bool:
         """True while it reads."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._rounds.alive
 
     # ---- what is known
 
@@ -225,7 +218,7 @@ class Remote:
         for fed in list(self._feeds):
             self._read(fed)
         for server in self._configured:
-            if server.id not in self._feeds and not self._ended.is_set():
+            if server.id not in self._feeds and not self._rounds.ended:
                 self._fill(server)
         self._read_devices()
 
@@ -246,20 +239,13 @@ class Remote:
             if scrape.source in (Source.METRICS, Source.STATISTICS) and scrape.at <= now and scrape.ok:
                 self._ring.accept(scrape)
 
-    def _run(self) -> None:
-        while not self._ended.wait(READ_SECONDS):
-            try:
-                self._round()
-            except Exception:  # noqa: BLE001 - a defect here must not end the reading
-                _LOG.exception("reading servers through Prometheus failed")
-
     def _round(self) -> None:
         # A Prometheus that has just started knows its first servers a scrape later.
         due = self._discovered_at is None or time.time() - self._discovered_at > DISCOVER_SECONDS
         if due or self._error or not self._targets.targets:
             self._discover(self.api.endpoint.timeout_seconds)
         for server in list(self._feeds):
-            if self._error or self._ended.is_set():
+            if self._error or self._rounds.ended:
                 return
             self._read(server)
         self._read_devices()
