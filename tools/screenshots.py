@@ -10,7 +10,6 @@ import argparse
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,10 +26,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from sandbox.ports import free_ports
 from sandbox.run_folder import living_run_folders
+from tools.browser import ARGUMENTS, browser_path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "screenshots"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 START_SECONDS = 180.0
 TRAFFIC_SECONDS = 90.0
 """How long traffic runs before the pictures: one live window and a bit, so that rates have settled."""
@@ -88,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     chosen.into.mkdir(parents=True, exist_ok=True)
     with _product() as (url, state_file), sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_browser_path(), args=_BROWSER_ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=[*ARGUMENTS])
         for profile, all_shots in (("healthy", CALM), ("overload", OVERLOADED)):
             shots = [shot for shot in all_shots if shot.name in chosen.only]
             if not shots:
@@ -194,19 +193,6 @@ def _compressed(png: bytes) -> bytes:
     packed = io.BytesIO()
     reduced.save(packed, "PNG", optimize=True)
     return packed.getvalue()
-
-
-_BROWSER_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-dev-shm-usage",
-    "--disable-gpu",
-    "--disable-background-networking",
-]
-
-
-def _browser_path() -> str | None:
-    """The machine's own Chromium where there is one; Playwright's otherwise."""
-    return os.environ.get("TRITONSCOPE_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def _say(words: str) -> None:

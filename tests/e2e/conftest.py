@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.stack import Stack, start_stack
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+from tools.browser import ARGUMENTS, browser_path
 
 
 @pytest.fixture(scope="session")
@@ -26,14 +23,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="session")
 def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
     """The machine's own Chromium where there is one; Playwright's otherwise."""
-    path = os.environ.get("TRITONSCOPE_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    arguments = [
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        "--disable-gpu",
-        "--disable-background-networking",
-    ]
-    return {**browser_type_launch_args, "args": arguments, **({"executable_path": path} if path else {})}
+    path = browser_path()
+    return {**browser_type_launch_args, "args": [*ARGUMENTS], **({"executable_path": path} if path else {})}
 
 
 @pytest.fixture(scope="session")

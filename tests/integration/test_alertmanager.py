@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,8 +29,8 @@ from sandbox import FAULT_MODELS, Sandbox, SandboxOptions
 from sandbox.ports import free_ports
 from sandbox.processes import end_group, start_bound
 from tests.compose_stack import ROOT, load_yaml
-from tests.e2e.conftest import BROWSERS
 from tests.integration.test_compose_prometheus import alertmanager_command, program
+from tools.browser import ARGUMENTS, browser_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(480)]
 
@@ -43,14 +42,8 @@ START_SECONDS = 90.0
 @pytest.fixture(scope="session")
 def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
     """The machine's own Chromium where there is one; Playwright's otherwise."""
-    path = os.environ.get("TRITONSCOPE_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    arguments = [
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        "--disable-gpu",
-        "--disable-background-networking",
-    ]
-    return {**browser_type_launch_args, "args": arguments, **({"executable_path": path} if path else {})}
+    path = browser_path()
+    return {**browser_type_launch_args, "args": [*ARGUMENTS], **({"executable_path": path} if path else {})}
 
 
 @dataclass
