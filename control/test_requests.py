@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from control.consequences import steps as steps_of_ensemble
 from control.generate import NOT_IN_JSON, check_generate, responses
 from control.grpc_client import infer_over_grpc, refusal, stream_over_grpc
 from control.inference import (
@@ -24,6 +23,7 @@ from control.ports import StatisticsReader
 from control.request_errors import infer_failure
 from control.server_split import Rows, ServerSplit, split_of_request
 from telemetry.actions import Conclusion, Outcome
+from telemetry.ensembles import steps as steps_of_ensemble
 from telemetry.errors import ActionFailed, InvalidRequest, SourceError
 from telemetry.facts import ModelConfig
 from telemetry.identity import Server

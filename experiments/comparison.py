@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from control.config_diff import changes_between, in_words
 from control.override import raw_config
 from control.performer import Work
 from experiments.arms import Arm, arm_configs, words_of
@@ -22,6 +21,7 @@ from experiments.session import Session, Wanted, rest, work_of
 from experiments.way_back import PAUSE_SECONDS, WayBack
 from telemetry.access import Identity
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome, Record
+from telemetry.config_diff import changes_between, in_words
 from telemetry.errors import ActionFailed, AlreadyRunning, NotAllowed, TritonscopeError
 from telemetry.facts import ModelConfig
 from telemetry.units import Unit, human, significant

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from control.consequences import steps
 from control.ports import StatisticsReader
 from control.server_split import ModelSplit, Rows, increase
+from telemetry.ensembles import steps
 from telemetry.errors import SourceError
 from telemetry.facts import ModelConfig, ModelStatistics
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from control.config_diff import changes_between, in_words
 from control.facade import Control
 from control.override import raw_config
 from control.restoration import Restoration
 from experiments.session import rest
 from telemetry.access import PROCESS
 from telemetry.actions import Action, ActionKind, Outcome, Record
+from telemetry.config_diff import changes_between, in_words
 from telemetry.errors import ActionFailed, TritonscopeError
 from telemetry.facts import ModelConfig, ModelState
 

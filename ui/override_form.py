@@ -8,11 +8,10 @@ from typing import Any
 import streamlit as st
 
 import runtime
-from control.config_diff import FieldChange, changes_between, durable_lines
 from control.override import Override, override_config
 from history.drift import Drift, KnownFrom
 from telemetry.actions import Action, ActionKind
-from telemetry.config_diff import shown
+from telemetry.config_diff import FieldChange, changes_between, durable_lines, shown
 from telemetry.errors import InvalidRequest, TritonscopeError
 from telemetry.facts import ModelConfig
 from ui.confirm_facts import Asked, traffic

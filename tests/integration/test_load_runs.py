@@ -12,7 +12,6 @@ import pytest
 import requests
 
 import runtime
-from control.config_diff import changes_between
 from control.override import GroupWish, Override
 from control.performer import Work
 from experiments.arms import Arm, batching_arms
@@ -27,6 +26,7 @@ from sandbox import Sandbox, SandboxOptions
 from settings import Settings
 from telemetry.access import LOCAL
 from telemetry.actions import ActionKind, Outcome
+from telemetry.config_diff import changes_between
 from telemetry.identity import Server
 from telemetry.journal_choice import JournalChoice
 from tests.counting_proxy import CountingProxy
