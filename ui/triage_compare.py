@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +12,7 @@ from history.protocol import Grid
 from signals.definition import Level
 from signals.definitions import definition
 from telemetry.identity import ModelKey
+from telemetry.scrape import FloatArray
 from telemetry.units import NOT_REPORTED, human, human_duration
 from ui.format import clock, formula
 from ui.html import Html, div, span, tag
@@ -126,11 +126,10 @@ def _before(view: View, key: ModelKey) -> tuple[float, float]:
     return max(hour_ago, min(first, view.now - LEAST_WINDOW_SECONDS)), WINDOW_SECONDS
 
 
-def _recorded_seconds(view: View, key: ModelKey, end: float) -> float:
-    """How much of the five minutes before `end` the model was there: else its rates would be less."""
-    grid = Grid(end - WINDOW_SECONDS, end, 10.0)
+def _course(view: View, key: ModelKey, signal: str, grid: Grid) -> tuple[FloatArray, FloatArray]:
+    """Times (unix seconds) at which the signal of the model is known, and its values there."""
     frame = runtime.current().signal_range(
-        SIGNALS[0],
+        signal,
         grid,
         level=Level.MODEL,
         server=key.server,
@@ -139,7 +138,15 @@ def _recorded_seconds(view: View, key: ModelKey, end: float) -> float:
         deadline=view.deadline,
     )
     column = frame.column((key.server, key.name, key.version))
-    known = frame.times[np.isfinite(column)] if column is not None else np.empty(0)
+    if column is None:
+        return np.empty(0), np.empty(0)
+    known = np.isfinite(column)
+    return frame.times[known], column[known]
+
+
+def _recorded_seconds(view: View, key: ModelKey, end: float) -> float:
+    """How much of the five minutes before `end` the model was there: else its rates would be less."""
+    known, _ = _course(view, key, SIGNALS[0], Grid(end - WINDOW_SECONDS, end, 10.0))
     return max(LEAST_WINDOW_SECONDS, end - float(known[0])) if known.size else WINDOW_SECONDS
 
 
@@ -147,18 +154,8 @@ def _value(
     view: View, key: ModelKey, signal: str, end: float, window_seconds: float = WINDOW_SECONDS
 ) -> float | None:
     """The signal of the window that ends there."""
-    frame = runtime.current().signal_range(
-        signal,
-        Grid(end, end, window_seconds),
-        level=Level.MODEL,
-        server=key.server,
-        model=key.name,
-        version=key.version,
-        deadline=view.deadline,
-    )
-    column = frame.column((key.server, key.name, key.version))
-    value = float(column[-1]) if column is not None and len(column) else math.nan
-    return value if math.isfinite(value) else None
+    _, values = _course(view, key, signal, Grid(end, end, window_seconds))
+    return float(values[-1]) if values.size else None
 
 
 def _section(left: str, right: str, rows: list[Difference], note: str) -> Html:
