@@ -82,12 +82,14 @@ def batch_size(
     if max_batch_size:
         lines = [line for line in lines if line.value != max_batch_size]
         lines.append(Threshold(float(max_batch_size), f"max {max_batch_size}", keep=True))
+    sizes = single(mean)
     return Spec(
         title="Batch size",
         unit=Unit.BATCH,
         unit_text="inferences per execution, mean",
         x=mean.times,
-        traces=(Trace("mean batch", single(mean), model_color(model)),),
+        traces=(Trace("mean batch", sizes, model_color(model)),),
+        note="below 1: executions failed" if (sizes < 1).any() else "",
         range=range_,
         thresholds=tuple(lines),
         marks=marks,

@@ -8,7 +8,7 @@ from ui.empty import empty_state, nobody_answers, silent
 from ui.findings import finding_cards
 from ui.golden_results import golden_of_model
 from ui.header import header
-from ui.live import live
+from ui.live import live, slot
 from ui.model_answer import answer_of, facts_line
 from ui.model_charts import ModelCharts
 from ui.model_choice import choose_model, chosen_model
@@ -41,8 +41,9 @@ def page() -> None:
     sentence, level = answer_of(view, key)
     header(view, sentence, level, extra=facts_line(view, key))
     found = view.findings_of(key)
-    if found:
-        panel(finding_cards(found, view.now, view.filters, said=True), key="findings")
+    with slot():
+        if found:
+            panel(finding_cards(found, view.now, view.filters, said=True), key="findings")
     charts = ModelCharts(view, key, config)
     budget, sizes = st.columns([5, 3])
     with budget:
@@ -54,8 +55,9 @@ def page() -> None:
             with column:
                 figure(spec, key=spec.title, group="model")
     quantiles = charts.quantiles()
-    if not quantiles.empty:
-        figure(quantiles, key="quantiles", group="model")
+    with slot():
+        if not quantiles.empty:
+            figure(quantiles, key="quantiles", group="model")
     left, right = st.columns(2)
     with left:
         panel(

@@ -11,7 +11,7 @@ from ui.fleet_view import fleet_panel
 from ui.format import counted
 from ui.header import header
 from ui.html import div, link
-from ui.live import live
+from ui.live import live, slot
 from ui.model_rows import model_rows
 from ui.model_table import PAGE_ROWS, model_table
 from ui.panel import panel
@@ -26,8 +26,9 @@ def answer() -> None:
     view = View.take()
     verdict = view.verdict()
     header(view, verdict.sentence, verdict.level.value, tools=incident.links())
-    if view.judgement.findings:
-        panel(finding_cards(view.judgement.findings, view.now, view.filters), key="findings")
+    with slot():
+        if view.judgement.findings:
+            panel(finding_cards(view.judgement.findings, view.now, view.filters), key="findings")
     panel(changes_and_coverage(view), key="changes")
     panel(tiles(overview_tiles(view)), key="tiles")
 

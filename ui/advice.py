@@ -86,10 +86,11 @@ def _unfitted(sizes: tuple[SizeTime, ...], now: BatcherConfig) -> str:
 
 def _curve(fitted: BatchTime) -> Html:
     error = f", ±{human(fitted.error_ratio, Unit.RATIO)}" if fitted.error_ratio is not None else ""
-    words = (
-        f"An execution takes {human(fitted.fixed_us, Unit.US)} + {human(fitted.per_row_us, Unit.US)} a row "
-        f"(sizes {fitted.smallest} to {fitted.largest}{error})."
-    )
+    takes = human(fitted.fixed_us, Unit.US)
+    # A fit never says less than nothing a row: at 0 the size makes no difference that could be measured.
+    row = f" + {human(fitted.per_row_us, Unit.US)} a row"
+    takes += row if fitted.per_row_us > 0 else " whatever its size"
+    words = f"An execution takes {takes} (sizes {fitted.smallest} to {fitted.largest}{error})."
     count = human(fitted.executions, Unit.COUNT)
     tip = f"T(b) = a + c·b over {count} executions of the last hour, or since the load"
     return div(words, data_tip=tip)

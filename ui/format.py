@@ -14,6 +14,8 @@ from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.html import Html, span
 
 _UTC = dt.UTC
+NO_BATCH = "executions failed: they are counted, the inferences in them are not, so this is no batch size"
+"""Why inferences / executions may be below 1, where no execution can have less than one inference."""
 COLLECTING = "collecting: a rate needs two readings"
 """Why there are no rates right after the start."""
 

@@ -21,6 +21,8 @@ _TIP = (
     "of the range chosen here. Secrets and parameter values are masked. "
     "It opens again with: python -m triage replay FILE"
 )
+IN_HEADER = frozenset({"overview", "triage"})
+"""Pages whose first lines carry the links, where a phone shows them too; on the others the sidebar does."""
 _STYLE = "margin-top:.75rem;padding-top:.75rem;border-top:1px solid var(--line)"
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from telemetry.errors import TritonscopeError
 from ui import filters
@@ -13,6 +14,15 @@ from ui.html import div, tag
 from ui.panel import panel
 
 _LOG = logging.getLogger(__name__)
+
+
+def slot() -> DeltaGenerator:
+    """A place for what is there at times only: `with slot(): if ...`.
+
+    Without it all that follows would move by one place when it comes or goes, and until the drawing has ended
+    the browser shows what moved twice.
+    """
+    return st.container()
 
 
 def live(body: Callable[[], None], *, name: str, otherwise: Callable[[], None] | None = None) -> None:

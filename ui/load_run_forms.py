@@ -36,6 +36,10 @@ from experiments.serial_vs_concurrent import (
 from experiments.session import Wanted
 from telemetry.errors import InvalidRequest
 from telemetry.facts import ModelConfig
+from telemetry.units import Unit, human
+from ui.format import counted
+from ui.html import Html, tag
+from ui.panel import panel
 from ui.person import me
 
 CLOSED = "closed loop: so many at a time"
@@ -189,6 +193,7 @@ def _compare(config: ModelConfig) -> Order:
             _INSTANCES: st.column_config.NumberColumn("instances", min_value=1, step=1),
         },
     )  # fmt: skip
+    panel(_on_a_phone(edited), key="compare_lines")
     plan = LoadPlan(concurrency=int(together), seconds=float(seconds))
     person = me()
     names = ", ".join(str(row.get(_NAME)) for row in edited)
@@ -196,6 +201,25 @@ def _compare(config: ModelConfig) -> Order:
         f"{plan.words} on each of: {names}",
         lambda wanted: comparison_work(wanted, plan, arms_of(edited, wanted.config), person),
     )
+
+
+def _on_a_phone(rows: Sequence[dict[str, object]]) -> Html:
+    """The lines of the table in words: on a narrow screen most of its columns lie outside."""
+    lines = [tag("li", tag("b", str(row.get(_NAME) or "without a name")), f": {_words(row)}") for row in rows]
+    return tag("ul", lines, class_="ts-notes ts-narrow")
+
+
+def _words(row: dict[str, object]) -> str:
+    """`batching on, waits up to 2 ms, prefers 8 16, max batch size 16, 1 instance`."""
+    parts = ["batching on" if row.get(_BATCHING) == _ON else "batching off"]
+    if row.get(_BATCHING) == _ON:
+        delay, preferred = row.get(_DELAY), str(row.get(_PREFERRED) or "")
+        parts += [f"waits up to {human(float(delay), Unit.US)}"] if delay else ["waits for none"]
+        parts += [f"prefers {preferred}"] if preferred else []
+    largest, instances = row.get(_LARGEST), row.get(_INSTANCES)
+    parts += [f"max batch size {int(largest)}"] if largest is not None else []
+    parts += [counted(int(instances), "instance")] if instances else []
+    return ", ".join(parts)
 
 
 def _row(arm: Arm, config: ModelConfig) -> dict[str, object]:

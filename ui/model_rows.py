@@ -144,6 +144,11 @@ def model_rows(view: View) -> list[ModelRow]:
     return sorted(rows, key=place)
 
 
+def failed_class(harm: tuple[int, Severity] | None) -> str:
+    """Colour of a model that failed to load: red only where its finding says that users are hurt."""
+    return "page" if harm is not None and harm[1] is Severity.PAGE else "ticket"
+
+
 def _held_on_gpus(view: View) -> dict[ModelKey, tuple[ModelHolding, ...]]:
     found: dict[ModelKey, tuple[ModelHolding, ...]] = {}
     for device in devices(view):
@@ -164,7 +169,7 @@ def _row(
     state = facts.state if facts is not None else figures.state if figures is not None else None
     word, class_ = STATES[state] if state is not None else ("state not reported", "off")
     if facts is not None and facts.failed:
-        word, class_ = "failed to load", "page"
+        word, class_ = "failed to load", failed_class(harm)
     if stale:
         word, class_ = f"was {word}", "off"
     return ModelRow(

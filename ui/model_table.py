@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from charts.palette import model_color
 from signals.definition import Level
 from telemetry.units import NOT_REPORTED, Unit, human
 from ui.drift import drift_badge
 from ui.filters import Filters
-from ui.format import formula, raw_tip
+from ui.format import NO_BATCH, formula, raw_tip
 from ui.html import Child, Html, div, join, link, span, tag
 from ui.model_rows import PARTS, ModelRow
 from ui.slo import budget
+from ui.swatch import swatch
 from ui.tiles import spark
 
 PAGE_ROWS = 50
@@ -129,7 +129,7 @@ def _name(row: ModelRow, filters: Filters, several_servers: bool) -> Html:
     )
     server = f" on {key.server}" if several_servers else ""
     return span(
-        tag("i", class_="ts-swatch", style=f"--ts-swatch:{model_color(key.name)}"),
+        swatch(key.name),
         link(key.name, "model", params, class_="ts-name", data_tip=key.name if len(key.name) > 30 else None),
         span(f"v{key.version}{server}" if key.version else server, class_="ts-faint"),
         drift_badge(row.facts),
@@ -197,6 +197,9 @@ def _batch(row: ModelRow) -> Html:
     mean, largest = row.number("batch_size_mean"), row.max_batch_size
     if mean is None:
         return _missing(row.why("batch_size_mean"))
+    if mean < 1:
+        tip = f"{NO_BATCH}\n{raw_tip(mean, Unit.BATCH, formula('batch_size_mean', Level.MODEL))}"
+        return span(NOT_REPORTED, class_="ts-none", data_tip=tip)
     limit = span(f" / {largest}", class_="ts-faint") if largest else None
     return span(
         human(mean, Unit.NONE),

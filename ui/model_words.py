@@ -42,7 +42,9 @@ def _forming(config: ModelConfig) -> str:
         return f"batches sequences, up to {largest}"
     if not config.dynamic_batching:
         return f"batching is off: each request runs alone, with up to {largest} rows of its own"
-    preferred = [size for size in config.preferred_batch_sizes if size != largest]
+    sizes = config.preferred_batch_sizes
+    # The largest size alone is what a batcher prefers anyhow.
+    preferred = list(sizes) if any(size != largest for size in sizes) else []
     wait = (
         f"waits up to {human(config.max_queue_delay_us, Unit.US)} for one"
         if config.max_queue_delay_us

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import runtime
-from charts.palette import model_color
 from history.inventory import ModelFacts
 from telemetry.actions import ActionKind, Outcome, Record
 from telemetry.ensembles import missing_steps
@@ -16,11 +15,12 @@ from telemetry.identity import ModelKey, version_number
 from telemetry.load_errors import POLL_FAILED, explain_reason, load_error, poll_failure, remedy_of
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui import confirm
-from ui.drift import drift_badge, drift_of
+from ui.drift import drift_badge, drift_of_model
 from ui.format import raw_tip, since, utc
 from ui.html import Child, Html, div, join, link, span, tag
-from ui.model_rows import STATES
+from ui.model_rows import STATES, failed_class
 from ui.person import me
+from ui.swatch import swatch
 from ui.view import View
 from ui.writes import REPLAYED
 
@@ -84,6 +84,8 @@ def rows(view: View, wanted: str) -> list[RepositoryRow]:
         running = control.running(*model) if control is not None and model not in seen else None
         state, class_, why = words_of(one, {name for server, name in ready if server == one.key.server})
         why = unsaid.get(model, why)
+        if one.failed:
+            class_ = failed_class(view.harm.get(one.key))
         made.append(
             RepositoryRow(
                 one, model not in seen, state, class_, why,
@@ -118,7 +120,7 @@ def words_of(facts: ModelFacts, ready: set[str]) -> tuple[str, str, str]:
         return "state not reported", "off", "the repository index could not be read"
     word, class_ = STATES[facts.state]
     if facts.failed:
-        return "failed to load", "page", explain_reason(facts.reason)
+        return "failed to load", "ticket", explain_reason(facts.reason)
     if facts.state is ModelState.READY and facts.reason:
         why = f"an update failed, the version loaded before serves on: {explain_reason(facts.reason)}"
         return word, "ticket", why
@@ -245,7 +247,7 @@ def _name(row: RepositoryRow, view: View, several: bool) -> Html:
     )
     version = f"v{key.version}" if key.version else ""
     return span(
-        tag("i", class_="ts-swatch", style=f"--ts-swatch:{model_color(key.name)}"),
+        swatch(key.name),
         link(key.name, "model", params, class_="ts-name", data_tip=key.name if len(key.name) > 30 else None),
         span(f"{version} on {key.server}".strip() if several else version, class_="ts-faint"),
         drift_badge(row.facts),
@@ -261,7 +263,11 @@ def _state(row: RepositoryRow, view: View) -> Html:
         return div(span(word, class_="ts-state moving"), index)
     if facts.state in (ModelState.LOADING, ModelState.UNLOADING) and facts.since is not None:
         return span(f"{row.state} {human_duration(view.now - facts.since)}", class_="ts-state moving")
-    when = div(since(facts.since, view.now), class_="ts-faint", style=_SMALL) if facts.state else None
+    if facts.state is None or facts.since is None:
+        # Said of every row it would be no news.
+        tip = "It was so when this app began to look." if facts.state is not None else None
+        return span(row.state, class_=f"ts-state {row.state_class}", data_tip=tip)
+    when = div(since(facts.since, view.now), class_="ts-faint", style=_SMALL)
     return div(span(row.state, class_=f"ts-state {row.state_class}"), when)
 
 
@@ -327,7 +333,7 @@ def _offers(row: RepositoryRow, view: View) -> tuple[ActionKind, ...]:
         if (one.key.server, one.key.name) == (row.key.server, row.key.name)
     }
     if ModelState.READY in states:
-        back = (ActionKind.REVERT,) if drift_of(row.facts) is not None else ()
+        back = (ActionKind.REVERT,) if drift_of_model(row.key.server, row.key.name) is not None else ()
         return (ActionKind.UNLOAD, ActionKind.RELOAD, ActionKind.OVERRIDE, *back)
     if ModelState.LOADING in states or ModelState.UNLOADING in states:
         return (ActionKind.UNLOAD,)

@@ -48,7 +48,7 @@ def main() -> None:
         with above_the_filters:
             sidebar.brand()
             sidebar.menu(row.address)
-        sidebar.foot()
+        sidebar.foot(row.address)
     run = _run()
     run.tritonscope_entered = True
     try:

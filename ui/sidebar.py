@@ -33,15 +33,16 @@ def menu(current: str) -> None:
     live(partial(_menu, current), name="menu", otherwise=partial(_entries, current, ()))
 
 
-def foot() -> None:
+def foot(current: str) -> None:
     """The sandbox's traffic switch where there is a sandbox, then what could not be used of the settings,
-    and who one is.
+    the incident file unless the header of the page `current` has it, and who one is.
     """
     settings = runtime.current().settings
     if settings.sandbox_state is not None and me().may(Right.LOAD_RUN, SANDBOX_ID):
         traffic.switch(settings.sandbox_state)
     live(_notes, name="notes")
-    incident.foot()
+    if current not in incident.IN_HEADER:
+        incident.foot()
     who()
 
 

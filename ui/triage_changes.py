@@ -235,7 +235,9 @@ def step_words(signal: str, point: ChangePoint) -> str:
     """`latency rose from 4 ms to 1.9 s`."""
     unit = definition(signal, Level.MODEL).unit
     verb = "rose" if point.rising else "fell"
-    return f"{SIGNALS[signal][0]} {verb} from {human(point.before, unit)} to {human(point.now, unit)}"
+    failing = " (executions fail)" if signal == "batch_size_mean" and point.now < 1 else ""
+    before, now = human(point.before, unit), human(point.now, unit)
+    return f"{SIGNALS[signal][0]} {verb} from {before} to {now}{failing}"
 
 
 def why_words(one: Changed, done: Sequence[Happened]) -> str:

@@ -14,7 +14,7 @@ from signals.definitions import definition
 from telemetry.identity import ModelKey
 from telemetry.scrape import FloatArray
 from telemetry.units import NOT_REPORTED, human, human_duration
-from ui.format import clock, formula
+from ui.format import NO_BATCH, clock, formula
 from ui.html import Html, div, span, tag
 from ui.model_panels import section
 from ui.model_rows import model_rows
@@ -65,40 +65,59 @@ def controls(view: View) -> None:
     if st.session_state.get("with") not in others:
         st.session_state["with"] = NOTHING
     when, which = st.columns([3, 2], vertical_alignment="top")
-    when.segmented_control("Compare the last 5 min with", times, required=True, key="before")
+    end, fixed = _end(view), view.filters.start is not None
+    left = f"{clock(end - _left_seconds(view))} to {clock(end)}" if fixed else "the last 5 min"
+    when.segmented_control(f"Compare {left} with", times, required=True, key="before")
     which.selectbox("or with another model", others, key="with")
 
 
 def comparison(view: View, key: ModelKey) -> Html:
     """The section, for what was chosen."""
-    other = _other(view)
+    other, now = _other(view), _end(view)
     if other is not None and other != key:
-        shared = min(_recorded_seconds(view, one, view.now) for one in (key, other))
+        shared = min(_recorded_seconds(view, one, now) for one in (key, other))
+        shared = min(shared, _left_seconds(view))
         rows = [
             Difference(
                 signal,
-                _value(view, key, signal, view.now, shared),
-                _value(view, other, signal, view.now, shared),
+                _value(view, key, signal, now, shared),
+                _value(view, other, signal, now, shared),
             )
             for signal in SIGNALS
         ]
-        return _section(key.label(), other.label(), rows, f"last {human_duration(shared)}")
-    end, window = _before(view, key)
+        return _section(key.label(), other.label(), rows, _window_words(view, now, shared))
+    end, window, why = _before(view, key)
     oldest = view.oldest
     if oldest is not None and end < oldest:
-        why = f"Nothing was recorded then: the oldest figures are of {clock(oldest)}."
-        return section(f"Compare {key.label()}", div(why, class_="ts-faint"))
+        words = f"Nothing was recorded then: the oldest figures are of {clock(oldest)}."
+        return section(f"Compare {key.label()}", div(words, class_="ts-faint"))
     before = _recorded_seconds(view, key, end)
     # Neither over time that was not recorded nor over time that is on the other side.
-    window = min(window, max(LEAST_WINDOW_SECONDS, view.now - end), _recorded_seconds(view, key, view.now))
+    window = min(window, max(LEAST_WINDOW_SECONDS, now - end), _recorded_seconds(view, key, now))
     rows = [
-        Difference(
-            signal, _value(view, key, signal, view.now, window), _value(view, key, signal, end, before)
-        )
+        Difference(signal, _value(view, key, signal, now, window), _value(view, key, signal, end, before))
         for signal in SIGNALS
     ]
-    now = f"last {human_duration(window)}"
-    return _section(now, f"{clock(end - before)} to {clock(end)}", rows, key.label())
+    left = _window_words(view, now, window)
+    return _section(left, f"{clock(end - before)} to {clock(end)}", rows, f"{key.label()}{why}")
+
+
+def _end(view: View) -> float:
+    """End of the window on the left, unix seconds: now, or the end of the time the reader fixed."""
+    return view.range[1] if view.filters.start is not None else view.now
+
+
+def _left_seconds(view: View) -> float:
+    """Its length: five minutes, of a time that the reader fixed no more than it has."""
+    if view.filters.start is None:
+        return WINDOW_SECONDS
+    return min(WINDOW_SECONDS, max(LEAST_WINDOW_SECONDS, view.shown_seconds))
+
+
+def _window_words(view: View, end: float, seconds: float) -> str:
+    if view.filters.start is None:
+        return f"last {human_duration(seconds)}"
+    return f"{clock(end - seconds)} to {clock(end)}"
 
 
 def _other(view: View) -> ModelKey | None:
@@ -106,24 +125,30 @@ def _other(view: View) -> ModelKey | None:
     return next((row.key for row in model_rows(view) if row.key.name == name), None)
 
 
-def _before(view: View, key: ModelKey) -> tuple[float, float]:
-    """End of the window to compare with (unix seconds), and the length of the one now.
+def _before(view: View, key: ModelKey) -> tuple[float, float, str]:
+    """End of the window to compare with (unix seconds), length of the one on the left, and a remark.
 
-    Before an event that began just now, "now" is only what was since then. Where nothing began it is an hour
-    ago, or the beginning of what was recorded.
+    Before an event that began just now, "now" is only what was since then. Where nothing began it is the time
+    before the one the reader fixed; else an hour ago, or the beginning of what was recorded.
     """
-    chosen = st.session_state.get("before")
+    chosen, now, length = st.session_state.get("before"), _end(view), _left_seconds(view)
     if chosen in BEFORE:
-        return view.now - BEFORE[str(chosen)], WINDOW_SECONDS
-    began = [one.since for one in view.findings_of(key) if one.since is not None]
+        return now - BEFORE[str(chosen)], length, ""
+    fixed = view.filters.start is not None
+    since = (one.since for one in view.findings_of(key) if one.since is not None)
+    began = [at for at in since if not fixed or view.range[0] <= at <= now]
     if began:
         # A finding is seen when its window shows it: what it is about began up to a window before.
-        return min(began) - runtime.current().window_seconds, min(
-            WINDOW_SECONDS, max(LEAST_WINDOW_SECONDS, view.now - min(began))
-        )
-    hour_ago = view.now - BEFORE["an hour ago"]
+        left = min(length, max(LEAST_WINDOW_SECONDS, now - min(began)))
+        return min(began) - runtime.current().window_seconds, left, ""
+    if fixed:
+        return now - length, length, ", with the time just before"
+    hour_ago = now - BEFORE["an hour ago"]
     first = hour_ago if view.oldest is None else view.oldest + LEAST_WINDOW_SECONDS
-    return max(hour_ago, min(first, view.now - LEAST_WINDOW_SECONDS)), WINDOW_SECONDS
+    if first > hour_ago:
+        start = min(first, now - LEAST_WINDOW_SECONDS)
+        return start, length, ", no finding began: with the first minute recorded"
+    return hour_ago, length, ", no finding began: with an hour ago"
 
 
 def _course(view: View, key: ModelKey, signal: str, grid: Grid) -> tuple[FloatArray, FloatArray]:
@@ -180,12 +205,12 @@ def _section(left: str, right: str, rows: list[Difference], note: str) -> Html:
 
 def _row(row: Difference) -> Html:
     row_definition = definition(row.signal, Level.MODEL)
-    unit, matters = row_definition.unit, row.share >= MATTERS
+    matters = row.share >= MATTERS
     return tag(
         "tr",
         tag("td", span(row_definition.title, data_tip=formula(row.signal, Level.MODEL))),
-        tag("td", human(row.left, unit), class_="ts-right"),
-        tag("td", human(row.right, unit), class_="ts-right"),
+        tag("td", _figure(row.signal, row.left), class_="ts-right"),
+        tag("td", _figure(row.signal, row.right), class_="ts-right"),
         tag(
             "td",
             tag("b", _words(row)) if matters else span(_words(row), class_="ts-faint"),
@@ -193,6 +218,11 @@ def _row(row: Difference) -> Html:
         ),
         data_key=row.signal,
     )
+
+
+def _figure(signal: str, value: float | None) -> Html:
+    tip = NO_BATCH if signal == "batch_size_mean" and value is not None and value < 1 else None
+    return span(human(value, definition(signal, Level.MODEL).unit), data_tip=tip)
 
 
 def _words(row: Difference) -> str:

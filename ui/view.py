@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import runtime
+from charts.palette import know_models
 from history.inventory import Inventory, ModelFacts
 from history.protocol import Frame, Grid
 from signals.definition import Level
@@ -70,6 +71,7 @@ class View:
             return chosen.server in (None, server) and person.sees(server)
 
         now, oldest = process.now(), _oldest(process)
+        know_models(facts.key.name for facts in process.inventory().models)
         return cls(
             filters=chosen,
             now=now,

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.e2e
 
 PAGES = {
     "": "models loaded",
+    "triage": "models loaded",
     "model": "req/s",
     "gpu": "simulated",
     "capacity": "are free",

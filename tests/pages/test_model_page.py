@@ -28,7 +28,7 @@ def test_the_first_line_says_where_the_time_goes(open_page) -> None:
     assert words.startswith(
         "fast_add v1 answers 287 req/s in 658 µs on average, 40 % of it waiting in the queue."
     )
-    assert "batches up to 8, prefers 4, waits up to 2 ms for one; 2 instances on CPU" in words
+    assert "batches up to 8, prefers 4 and 8, waits up to 2 ms for one; 2 instances on CPU" in words
     assert "step of pipeline" in words
 
 
@@ -94,6 +94,15 @@ def test_an_ensemble_shows_its_steps_with_their_share(open_page) -> None:
     assert "ensemble of 2 steps (fast_add → slow_add)" in page.words("header")
     steps = page.words("failures").replace("&#x27;", "'")
     assert "→ fast_add 658 µs mean · 0.058 % of the steps' time → slow_add 1.13 s mean · 99.9 %" in steps
+
+
+def test_a_mean_below_one_is_told_from_a_batch_size(open_page) -> None:
+    notes = {
+        model: header_of(open_page(small_repository(), "model", model=model).charts["Batch size"])["note"]
+        for model in ("flaky", "fast_add")
+    }
+    assert notes["flaky"] == "below 1: executions failed"
+    assert "below 1" not in notes["fast_add"]
 
 
 def test_failures_are_listed_by_reason_with_what_no_counter_shows(open_page) -> None:
@@ -190,7 +199,7 @@ def test_memory_says_who_could_tell_and_advice_what_it_rests_on(open_page) -> No
     words = page.words("memory")
     assert "Nothing tells. ONNX Runtime and TensorRT report it" in words
     # Both executed sizes took 360 us.
-    assert "An execution takes 360 µs + 0 s a row (sizes 3 to 4)." in words
+    assert "An execution takes 360 µs whatever its size (sizes 3 to 4)." in words
     assert "Taken as" in words and "measured 263 µs." in words
 
 

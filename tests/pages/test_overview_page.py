@@ -53,6 +53,30 @@ def test_a_row_shows_what_the_server_reported_with_its_units(open_page) -> None:
     ]
 
 
+def test_what_is_no_batch_size_is_not_shown_as_one(open_page) -> None:
+    """Of 96 executions 32 failed: they are counted, the inferences in them are not."""
+    page = open_page(small_repository())
+    row = {row[0]: row for row in page.rows("models")}["flakyv1"]
+    assert row[7] == "–" and "0.66" not in " ".join(row)
+    assert "executions failed: they are counted" in page.panels["models"]
+
+
+def test_a_failed_load_is_marked_as_bad_as_its_finding_says(open_page) -> None:
+    page = open_page(small_repository())
+    for model in ("broken_init", "needs_onnx"):
+        row = re.search(rf'<tr class="(\w+)"[^>]*data-key="[^"]*{model}.*?</tr>', page.panels["models"], re.S)
+        assert row is not None
+        assert row[1] == "ticket" and 'class="ts-state ticket"' in row[0]
+        assert "ts-state page" not in row[0]
+
+
+def test_the_incident_file_is_offered_once(open_page) -> None:
+    overview, model = open_page(small_repository()), open_page(small_repository(), "model", model="flaky")
+    assert overview.words("header").count("Incident file") == 1 and "incident" not in overview.panels
+    assert "Incident file" not in model.words("header")
+    assert model.words("incident") == "Incident file summary"
+
+
 def test_rows_are_sorted_by_harm_and_then_by_traffic(open_page) -> None:
     names = [row[0] for row in open_page(small_repository()).rows("models")[1:]]
     assert names[:4] == ["flakyv1", "slow_addv1", "broken_initv1", "needs_onnxv1"]

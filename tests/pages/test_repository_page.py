@@ -43,7 +43,9 @@ def test_every_model_is_there_with_state_reason_and_traffic() -> None:
         panel(page, "header")
     )
     html = panel(page, "models")
-    assert words(row(html, "fast_add")).startswith("fast_add v1 ready since ")
+    assert words(row(html, "fast_add")).startswith("fast_add v1 ready 196 ")
+    assert "before the recording" not in html, "said in every row it is no news"
+    assert 'data-tip="It was so when this app began to look."' in row(html, "fast_add")
     assert "RuntimeError: cannot find weights at /models/broken_init/1/weights.pt" in row(html, "broken_init")
     assert "initialize" not in re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
     assert "The model&#x27;s own code raised this" in row(html, "broken_init")
@@ -55,6 +57,8 @@ def test_every_model_is_there_with_state_reason_and_traffic() -> None:
     rate = float(re.findall(r">([\d,.]+)</span></td>", row(html, "fast_add"))[0].replace(",", ""))
     assert rate > 100
     assert "–" in row(html, "broken_init")
+    for failed in ("broken_init", "needs_onnx"):
+        assert 'class="ts-state ticket"' in row(html, failed) and "ts-state page" not in row(html, failed)
     # The same rows again as cards for a phone.
     assert len(re.findall(r'class="ts-card( page| ticket)?"', html)) == 8
 

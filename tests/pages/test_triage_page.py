@@ -274,6 +274,26 @@ def test_before_it_began_against_now_the_differences_first(open_page) -> None:
     assert rows["Requests per second"][2] == "same" or "%" in rows["Requests per second"][2]
 
 
+def test_a_time_that_was_fixed_is_compared_with_the_time_before_it(open_page) -> None:
+    process = stepped()
+    step = process.now() - (COUNT - 1 - STEP) * EVERY
+    fixed = {"from": f"{step - 200:.0f}", "to": f"{step - 80:.0f}"}
+    head, *rows = open_page(process, "triage", model="alpha", **fixed).rows("compared")
+    assert re.fullmatch(r"\d\d:\d\d to \d\d:\d\d", head[1])
+    # All of it was before the step: now, which is slow, is on neither side.
+    assert {row[0]: row[1:] for row in rows}["Mean request time"] == ["4 ms", "4 ms", "same"]
+    slow = {"from": f"{step + 60:.0f}", "to": f"{step + 180:.0f}", "before": "10 min ago"}
+    words = open_page(process, "triage", model="alpha", **slow).words("compared")
+    assert "Nothing was recorded then" in words
+
+
+def test_where_nothing_began_it_is_said_what_is_compared_with(open_page) -> None:
+    calm = [page_after(n, slow=False) for n in range(COUNT)]
+    page = open_page(runtime_of(calm, every_seconds=EVERY), "triage", model="alpha")
+    assert "no finding began: with the first minute recorded" in page.words("compared")
+    assert "no finding began" not in open_page(stepped(), "triage", model="alpha").words("compared")
+
+
 def test_of_a_process_that_watches_since_two_minutes_no_rate_is_over_five(open_page) -> None:
     young = [page_after(n, slow=False) for n in range(int(150 / EVERY))]
     page = open_page(runtime_of(young, every_seconds=EVERY), "triage", model="alpha")

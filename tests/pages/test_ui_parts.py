@@ -59,10 +59,14 @@ def test_a_value_that_is_not_reported_is_a_dash_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "batches up to 8, prefers 4, waits up to 2 ms for one; 2 instances on CPU"),
+        ({}, "batches up to 8, prefers 4 and 8, waits up to 2 ms for one; 2 instances on CPU"),
         (
             {"max_queue_delay_us": 0, "preferred_batch_sizes": (8,)},
             "batches up to 8, takes what waits when an instance is free; 2 instances on CPU",
+        ),
+        (
+            {"max_batch_size": 16, "preferred_batch_sizes": (8, 16)},
+            "batches up to 16, prefers 8 and 16, waits up to 2 ms for one; 2 instances on CPU",
         ),
         (
             {"dynamic_batching": False, "instance_groups": (InstanceGroup("g", "KIND_GPU", 2, (0, 1)),)},

@@ -6,7 +6,7 @@ import pytest
 from charts import gpu, model
 from charts.family import family, series_name
 from charts.frames import ranked, single, unique_names
-from charts.palette import INFER, INPUT, OUTPUT, QUEUE, model_color, model_dash
+from charts.palette import INFER, INPUT, OUTPUT, QUEUE, ModelColors, model_color, model_dash
 from charts.sparkline import HEIGHT, sparkline
 from history.protocol import Frame
 from telemetry.units import Unit
@@ -159,10 +159,38 @@ def test_names_that_come_twice_are_told_apart() -> None:
 
 def test_a_models_colour_depends_on_its_name_alone() -> None:
     # Printed once and kept: another colour after an update would break what people have learned.
-    assert model_color("resnet18") == "#7B61D1"
-    assert model_color("resnet18") == model_color("resnet18")
+    colors = ModelColors()
+    assert colors.color("resnet18") == "#7B61D1"
+    colors.know(["resnet18", "bert_qa"])
+    assert (colors.color("resnet18"), colors.dash("resnet18")) == ("#7B61D1", "solid")
     styles = {(model_color(f"model_{n}"), model_dash(f"model_{n}")) for n in range(200)}
     assert len(styles) == 36
+
+
+def test_no_two_models_that_exist_together_share_a_colour() -> None:
+    # Asked of the name alone, these three have one.
+    clashing = ["short_queue", "batch_add_model", "flaky"]
+    assert len({ModelColors().color(name) for name in clashing}) == 1
+    colors, later = ModelColors(), ModelColors()
+    colors.know(clashing)
+    assert len({colors.color(name) for name in clashing}) == 3
+    assert colors.color("batch_add_model") == ModelColors().color("batch_add_model")
+    kept = colors.color("flaky")
+    colors.know(["a new one", *clashing])
+    assert colors.color("flaky") == kept, "it stays when another model comes"
+    later.know(reversed(clashing))
+    assert [later.color(name) for name in clashing] == [colors.color(name) for name in clashing]
+
+
+def test_more_models_than_colours_are_told_apart_by_their_style() -> None:
+    colors = ModelColors()
+    names = [f"model_{n}" for n in range(36)]
+    colors.know(names)
+    assert len({colors.color(name) for name in names[:12]} | {colors.color(n) for n in names}) == 12
+    assert len({(colors.color(name), colors.dash(name)) for name in names}) == 36
+    colors.MOST = 40
+    colors.know(f"other_{n}" for n in range(100))
+    assert sum(f"other_{n}" in colors._places for n in range(100)) == 4
 
 
 def test_a_family_names_its_series_by_the_labels_that_are_set() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -95,6 +96,19 @@ def test_links_hold_the_server_the_model_and_the_time() -> None:
     )
     silence = silence_link("https://am", {"alertname": "X", "model": 'a"b\\', "version": ""})
     assert unquote(silence) == 'https://am/#/silences/new?filter={alertname="X",model="a\\"b\\\\"}'
+
+
+def test_loki_in_grafana_gets_the_server_and_the_time_as_json() -> None:
+    """The template that docs/triage.md shows."""
+    link = log_link(
+        "https://grafana.example.com/explore?schemaVersion=1&panes=%7B%22a%22:%7B%22datasource%22:%22loki%22,"
+        "%22queries%22:%5B%7B%22refId%22:%22A%22,%22expr%22:%22%7Binstance%3D%5C%22{server}%5C%22%7D%22%7D%5D,"
+        "%22range%22:%7B%22from%22:%22{from_ms}%22,%22to%22:%22{to_ms}%22%7D%7D%7D",
+        server="triton-a:8002", model="m", version="1", start=100.0, end=160.0,
+    )  # fmt: skip
+    pane = json.loads(parse_qs(urlsplit(link).query)["panes"][0])["a"]
+    assert pane["queries"][0]["expr"] == '{instance="triton-a:8002"}'
+    assert pane["range"] == {"from": "100000", "to": "160000"}
 
 
 def test_alerts_of_alertmanager_with_who_is_told() -> None:
