@@ -1,13 +1,15 @@
 """Triton's dynamic batcher as a small simulation: what throughput and queue a configuration would give.
 
-Deterministic (seeded) and pure. It follows the rules of Triton's scheduler: batches are formed ahead while
-the instances work (two for each instance at most) and grow until an instance takes them; a preferred size
-goes at once, anything else when the oldest request has waited for the delay; what waits beyond the delay is
-merged.
+Deterministic (seeded) and pure. It follows the rules of Triton's scheduler (dynamic_batch_scheduler.cc,
+instance_queue.cc): batches are formed ahead while the instances work (two for each instance at most) and grow
+until an instance takes them; a preferred size goes at once, anything else when the oldest request has waited
+for the delay; what waits beyond the delay is merged. With a delay the thread that forms batches is not woken
+by every arrival, only when the next preferred size has come together, when its time is up or when an instance
+has taken a batch: requests that come after a small batch was formed often miss it and wait for the next one.
 
-Assumptions, said wherever a figure of it is shown: requests are alike and of equal priority, none times out
-or is refused, an execution takes exactly T(b), and instances do not slow each other down. Handing a batch
-over to an instance takes the same time always (`handover_us`); requests may still join it meanwhile.
+Assumptions, said wherever a figure of it is shown: requests are alike and of equal priority, there is no
+queue policy, an execution takes T(b) give or take 5 %, and instances do not slow each other down. Handing a
+batch over to an instance takes the same time always (`handover_us`); requests may still join it meanwhile.
 """
 
 from __future__ import annotations
@@ -23,6 +25,13 @@ from telemetry.units import seconds_from_us, us_from_seconds
 
 _AHEAD = 2
 """Batches formed ahead for each instance."""
+_SLEEP_SECONDS = 0.5
+"""How long the thread that forms batches sleeps at most."""
+_LEAST_SLEEP_SECONDS = 1e-6
+EXECUTION_SPREAD_RATIO = 0.05
+"""Without a spread groups of clients and instances would keep one step for ever, as no server does. The
+statistics tell only means: this is a usual value, not a measured one.
+"""  # fmt: skip
 MAX_HANDOVER_RATIO = 0.05
 _HALVINGS = 6
 _WARM_UP_SHARE = 0.2
@@ -41,6 +50,8 @@ class BatcherConfig:
     delay_us: float = 0.0
     preferred: tuple[int, ...] = ()
     instances: int = 1
+    every_arrival_wakes: bool = False
+    """Inputs of variable shape must be compared as they come; otherwise Triton sleeps on, see above."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -90,72 +101,92 @@ class _Payload:
 
 
 class _Batcher:
-    """The state between two events; times in seconds."""
+    """The thread that forms batches, asleep between two wake-ups; times in seconds."""
 
     def __init__(self, config: BatcherConfig, rows: int) -> None:
         self.rows = rows
         self.limit = max(1, config.max_batch_size // rows)
-        sizes = sorted({max(1, size // rows) for size in config.sizes if size // rows >= 1} or {self.limit})
-        self.preferred = frozenset(sizes)
-        self.largest = sizes[-1]
+        self.preferred = sorted({max(1, size // rows) for size in config.sizes if size // rows >= 1})
+        self.preferred = self.preferred or [self.limit]
         self.dynamic = config.dynamic
+        self.every_arrival_wakes = config.every_arrival_wakes
         self.delay = seconds_from_us(config.delay_us)
         self.ahead = _AHEAD * config.instances
         self.waiting: deque[tuple[float, int]] = deque()
         self.formed: deque[_Payload] = deque()
         self.current = _Payload()
+        self.awaited = 0
+        """It sleeps through arrivals until so many wait."""
+        self.wakes_at = 0.0
 
-    def arrive(self, at: float, client: int) -> None:
-        if self.dynamic:
-            self.waiting.append((at, client))
-        else:
+    def arrive(self, at: float, client: int) -> bool:
+        """Queue a request; True if that wakes the thread."""
+        if not self.dynamic:
             self.formed.append(_Payload([at], [client], queued=True, closed=True))
+            return False
+        self.waiting.append((at, client))
+        if len(self.formed) >= self.ahead:
+            return False
+        stale = self.current.full or self.current.closed
+        return self.every_arrival_wakes or stale or len(self.waiting) >= self.awaited
 
-    def form(self, now: float) -> float | None:
-        """Form what can be formed; the time to look again, None for "when something happens"."""
+    def form(self, now: float) -> None:
+        """Awake: form what can be formed, then sleep until `wakes_at` or until something wakes it."""
+        self.wakes_at = now + _SLEEP_SECONDS
         while self.waiting and len(self.formed) < self.ahead:
             if self.current.full or self.current.closed:
-                self.current = _Payload()
-            take, wake = self._decide(now)
-            if not take:
-                return wake
-            for _ in range(take):
-                arrived, client = self.waiting.popleft()
-                self.current.arrivals.append(arrived)
-                self.current.clients.append(client)
-            if not self.current.queued:
-                self.current.queued = True
-                self.formed.append(self.current)
-        return None
+                self.current, self.awaited = _Payload(), 0
+            take, wait = self._decide(now)
+            if wait is not None:
+                self.wakes_at = now + max(wait, _LEAST_SLEEP_SECONDS)
+                return
+            self._move(take)
+
+    def _move(self, take: int) -> None:
+        """Requests join the current batch."""
+        for _ in range(take):
+            arrived, client = self.waiting.popleft()
+            self.current.arrivals.append(arrived)
+            self.current.clients.append(client)
+        if take and not self.current.queued:
+            self.current.queued = True
+            self.formed.append(self.current)
 
     def _decide(self, now: float) -> tuple[int, float | None]:
-        """How many requests join the current batch now, else when to look again."""
+        """How many requests join the current batch now, or how long to sleep instead (seconds)."""
         has = len(self.current.arrivals)
-        pending, best, send_now = 0, 0, False
-        for _ in self.waiting:
-            if has + pending > 0:
-                if has + pending + 1 > self.largest and best == 0:
-                    best = pending
-                    self.current.full = True
-                if has + pending + 1 > self.limit:
-                    send_now = True
-                    break
-            pending += 1
-            if has + pending in self.preferred:
-                best = pending
-        oldest = self.waiting[0][0]
-        late = self.delay > 0 and now - oldest >= self.delay - 1e-9
+        pending, best, cannot_grow = self._pending(has)
+        late = self.delay > 0 and now - self.waiting[0][0] >= self.delay - 1e-9
         if best and not late:
             self.current.full |= self.delay == 0
             return best, None
-        if pending and (send_now or has + pending >= self.largest):
+        if pending and (cannot_grow or has + pending >= self.preferred[-1]):
             self.current.full = True
+        if not pending or self.current.full or late or self.delay == 0:
             return pending, None
-        if late or self.delay == 0:
+        larger = [size for size in self.preferred if size > has + pending]
+        self.awaited = (larger or self.preferred)[0] - has
+        if has and has not in self.preferred:
             return pending, None
-        if has and has not in self.preferred and not self.current.full:
-            return pending, None
-        return 0, oldest + self.delay
+        return 0, self.waiting[0][0] + self.delay - now
+
+    def _pending(self, has: int) -> tuple[int, int, bool]:
+        """Of the waiting requests: how many could join, up to where a preferred size is met (0 = none), and
+        whether one more would be beyond the largest batch.
+        """  # fmt: skip
+        pending = best = 0
+        for _ in self.waiting:
+            size = has + pending + 1
+            if size > 1:
+                if size > self.preferred[-1] and best == 0:
+                    best = pending
+                    self.current.full = True
+                if size > self.limit:
+                    return pending, best, True
+            pending += 1
+            if size in self.preferred:
+                best = pending
+        return pending, best, False
 
     def take(self, now: float) -> _Payload | None:
         """The batch an idle instance executes, joined by those behind it that have waited too long."""
@@ -235,11 +266,14 @@ class _Run:
         while self._events and len(self._done) < self._wanted:
             now, _, kind, what = heapq.heappop(self._events)
             if kind == "arrival" and isinstance(what, int):
-                self._batcher.arrive(now, what)
+                if self._batcher.arrive(now, what):
+                    self._wake(now)
             elif kind == "start":
                 self._start(now)
             elif kind == "end" and isinstance(what, _Payload):
                 self._end(now, what)
+            elif kind == "look" and self._batcher.wakes_at <= now:
+                self._wake(now)
             self._work(now)
         return self._counted()
 
@@ -270,14 +304,16 @@ class _Run:
         self._order += 1
         heapq.heappush(self._events, (at, self._order, kind, what))
 
+    def _wake(self, now: float) -> None:
+        self._batcher.form(now)
+        if self._batcher.waiting:
+            self._push(self._batcher.wakes_at, "look", None)
+
     def _work(self, now: float) -> None:
-        """Form batches and let idle instances begin, until neither is possible."""
-        wake = self._batcher.form(now)
+        """Let idle instances begin."""
         for _ in range(min(self._idle, len(self._batcher.formed))):
             self._idle -= 1
             self._push(now + self._handover, "start", None)
-        if wake is not None:
-            self._push(max(wake, now + 1e-9), "look", None)
 
     def _start(self, now: float) -> None:
         """An instance takes the first batch; another one may have taken what it was woken for."""
@@ -285,11 +321,16 @@ class _Run:
         if batch is None:
             self._idle += 1
             return
+        # That a batch was taken always wakes the thread that forms them.
+        self._wake(now)
         size = len(batch.arrivals) * self._batcher.rows
-        ends = now + seconds_from_us(self._time.us(size))
+        ends = now + seconds_from_us(self._time.us(size)) * self._spread()
         self._waits += [(now, now - arrived) for arrived in batch.arrivals]
         self._batches.append((now, ends, size))
         self._push(ends, "end", batch)
+
+    def _spread(self) -> float:
+        return max(0.5, 1 + self._random.gauss(0, EXECUTION_SPREAD_RATIO))
 
     def _end(self, now: float, batch: _Payload) -> None:
         self._idle += 1

@@ -103,3 +103,40 @@ def test_the_handover_is_found_again() -> None:
 def test_arrivals_are_one_thing_or_the_other() -> None:
     with pytest.raises(ValueError, match="either a rate or a number of clients"):
         simulate(TIME, ALONE, Arrivals(rate_per_second=1.0, clients=1))
+
+
+MEASURED = (
+    # Requests per second, mean queue in us: a real tritonserver (24.10, two cores with nothing else to do),
+    # batch_cost_model with T(b) = 8541 us + 337.6 us * b, random arrivals of 300 per second.
+    (BatcherConfig(16, True, 0.0, (), 1), 4869.0),
+    (BatcherConfig(16, True, 10_000.0, (16,), 1), 6404.0),
+    (BatcherConfig(16, True, 5_000.0, (4, 8), 1), 8245.0),
+    (BatcherConfig(8, True, 2_000.0, (8,), 1), 10_198.0),
+    (BatcherConfig(16, True, 2_000.0, (8, 16), 2), 3046.0),
+    (BatcherConfig(16, True, 0.0, (), 2), 2006.0),
+    (BatcherConfig(4, True, 1_000.0, (4,), 3), 1480.0),
+)
+SERVED = BatchTime(8541.0, 337.6, 1, 16, 1000.0, 0.03)
+
+
+@pytest.mark.parametrize(("config", "queue_us"), MEASURED)
+def test_the_queue_of_a_real_server_under_random_arrivals(config: BatcherConfig, queue_us: float) -> None:
+    found = simulate(SERVED, config, Arrivals(rate_per_second=300.0), handover_us=100.0, requests=12_000)
+    assert found.queue_us_mean == pytest.approx(queue_us, rel=0.15)
+
+
+def test_what_arrives_behind_a_small_batch_misses_it() -> None:
+    # Triton sleeps until eight are together or the instance has taken the batch. Where shapes must be
+    # compared it looks at every arrival, and all that waits goes into the next execution.
+    config, arrivals = BatcherConfig(8, True, 2000.0, (8,), 1), Arrivals(rate_per_second=300.0)
+    asleep = simulate(SERVED, config, arrivals, requests=12_000)
+    awake = simulate(SERVED, replace(config, every_arrival_wakes=True), arrivals, requests=12_000)
+    assert asleep.queue_us_mean > 1.8 * awake.queue_us_mean
+    assert asleep.batch_size_mean == pytest.approx(awake.batch_size_mean, rel=0.1)
+
+
+def test_groups_of_clients_do_not_keep_one_step_for_ever() -> None:
+    # Measured: 1,005 per second in batches of 5.3; two instances in lockstep would leave 836 in 4.3.
+    config = BatcherConfig(16, True, 0.0, (), 2)
+    found = simulate(SERVED, config, Arrivals(clients=16, think_us=624.0), handover_us=100.0)
+    assert found.requests_per_second == pytest.approx(1005, rel=0.1)
