@@ -49,6 +49,7 @@ class Replay(Runtime):
         self._opened = opened
         super().__init__(_settings(opened.incident.manifest, settings))
         self.ring, self.events, self.memory = opened.ring, opened.events, opened.memory
+        self.advice = opened.advice
         self.probes, self._configs, self._happened = opened.probes, opened.configs, opened.happened
         self._figures = opened.figures
         self.alerts = _AlertsThen(opened.incident.facts.alerts)

@@ -22,13 +22,14 @@ from history.drift import Drifts
 from history.events import EventLog
 from history.followup import FollowUp
 from history.health import health_of
-from history.memory_ledger import MemoryLedger
+from history.kept_file import KeptFile
+from history.memory_ledger import MemoryLedger, kept_changes
 from history.one_server import OneServer
 from history.remote import Remote
 from history.ring import Ring
 from history.with_servers import WithServers
 from settings import MIN_LIVE_INTERVALS, Settings, load_settings
-from signals.advice_book import AdviceBook
+from signals.advice_book import AdviceBook, kept_advice
 from telemetry.identity import Server
 from telemetry.scrape import Notice, Scrape
 from triage.choices import unknown_choices
@@ -63,8 +64,12 @@ class Runtime(WithServers, WithFigures):
         self._followup = FollowUp(
             self.ring, self.events, lambda server, source: self.poller.poke(server, source), self._came_back
         )
-        self.memory = MemoryLedger(self.ring, self.events, self._records, self.interval_seconds)
-        self.advice = AdviceBook()
+        journal = settings.journal.path
+        changes, advice = (None, None) if journal is None else (kept_changes(journal), kept_advice(journal))
+        self._kept: tuple[KeptFile[Any], ...] = tuple(one for one in (changes, advice) if one is not None)
+        """What outlives the process, beside its journal."""
+        self.memory = MemoryLedger(self.ring, self.events, self._records, self.interval_seconds, changes)
+        self.advice = AdviceBook(advice)
         self.alerts = AlertWatch.of(settings.prometheus, settings.elsewhere.alertmanager)
         self.probes = Probes()
         """Where whoever sends test requests with known answers reports how they went."""
@@ -103,6 +108,8 @@ class Runtime(WithServers, WithFigures):
         """Begin polling, after a look at Prometheus of a few seconds at most; a second call does nothing."""
         if self.remote is not None:
             self.remote.start()
+        for one in self._kept:
+            one.open()
         self.poller.start()
         self.alerts.start()
         self._start_writing()
@@ -119,13 +126,16 @@ class Runtime(WithServers, WithFigures):
             self.golden.stop()
         if self.control is not None:
             self.control.stop()
+        for one in self._kept:
+            one.close()
 
     # ---- what is looked at
 
     @property
     def notices(self) -> tuple[Notice, ...]:
         """What of the settings and of the lists of servers cannot be used now."""
-        return (*self.roster.notices, *self._no_rules)
+        kept = (notice for one in self._kept for notice in one.notices)
+        return (*self.roster.notices, *self._no_rules, *kept)
 
     def interval_seconds(self, server: str | None = None) -> float:
         """Between two readings of a server; without one, of the one that is read least often."""
@@ -200,6 +210,7 @@ class Runtime(WithServers, WithFigures):
             distant=self._figures.distant(),
             secrets=tuple(secrets),
             alerts=self.alerts.seen,
+            advice=self.advice,
         )
 
     def capture(

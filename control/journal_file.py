@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -12,16 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from control.journal_lines import Line, decoded, unix
 from telemetry.errors import NotRecorded
+from telemetry.one_writer import MODE, OneWriter, sync_folder, write_all
 from telemetry.scrape import Notice
 
 DEFAULT_MAX_BYTES = 5_000_000
 DEFAULT_KEEP = 5
-_MODE = 0o600
-"""Who did what and why is for the process' own user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Holder:
 class JournalFile:
     """One journal, `path` and its older parts `path.1` (the newest) to `path.<keep>`; thread-safe.
 
-    The lock is an flock on `path.lock`: it ends with the process that holds it, however that ends.
+    The lock is that of `telemetry.one_writer`, on `path.lock`.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, keep: int = DEFAULT_KEEP) -> None:
@@ -59,7 +56,7 @@ class JournalFile:
         self._max_bytes = max_bytes
         self._keep = keep
         self._mutex = threading.Lock()
-        self._lock_fd: int | None = None
+        self._writer = OneWriter(path)
         self._fd: int | None = None
         self._owed: list[bytes] = []
 
@@ -68,57 +65,31 @@ class JournalFile:
     @property
     def held(self) -> bool:
         """True while this process may write."""
-        return self._lock_fd is not None
+        return self._writer.held
 
     def take(self) -> bool:
         """Try at once to become the writer; True if this process is it. A bad place raises NotRecorded."""
         with self._mutex:
-            if self._lock_fd is not None:
-                return True
             try:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+                return self._writer.take()
             except OSError as error:
                 raise self._failed(error) from error
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(fd)
-                return False
-            except OSError as error:
-                os.close(fd)
-                raise self._failed(error) from error
-            self._lock_fd = fd
-            self._sign(fd)
-            return True
 
     def holder(self) -> Holder:
         """The process that holds the lock, as far as it said who it is."""
+        said = self._writer.signature()
         try:
-            said: dict[str, Any] = json.loads(self._lock_path.read_text(encoding="utf-8"))
             return Holder(int(said["pid"]), str(said["host"]), unix(said["since"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             return Holder(None, "", None)
 
     def close(self) -> None:
         """Give the journal back; what is still owed to it is lost to it."""
         with self._mutex:
-            for fd in (self._fd, self._lock_fd):
-                if fd is not None:
-                    os.close(fd)
-            self._fd = self._lock_fd = None
-
-    @property
-    def _lock_path(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.lock")
-
-    def _sign(self, fd: int) -> None:
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-        # A full disk: the lock holds all the same, only its name plate is missing.
-        with suppress(OSError):
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, json.dumps(who).encode(), 0)
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+            self._writer.close()
 
     # ---- writing
 
@@ -128,7 +99,7 @@ class JournalFile:
         What could not be written earlier (`owe`) goes first.
         """
         with self._mutex:
-            if self._lock_fd is None:
+            if not self._writer.held:
                 raise NotRecorded(f"{self.holder().sentence} Nothing was sent.")
             self._write(b"".join(self._owed) + line)
             self._owed.clear()
@@ -140,7 +111,7 @@ class JournalFile:
         """
         with self._mutex:
             self._owed.append(line)
-            if self._lock_fd is None:
+            if not self._writer.held:
                 return False
             try:
                 self._write(b"".join(self._owed))
@@ -153,7 +124,7 @@ class JournalFile:
         try:
             fd, size = self._opened(len(data))
             try:
-                _write_all(fd, data)
+                write_all(fd, data)
                 os.fsync(fd)
             except OSError:
                 # Half a line, or one whose action is now refused: neither may stand there.
@@ -176,7 +147,7 @@ class JournalFile:
             self._fd = None
             self._rotate()
             self._fd = self._open()
-            _write_all(self._fd, b"".join(self.carried()))
+            write_all(self._fd, b"".join(self.carried()))
             size = os.fstat(self._fd).st_size
         return self._fd, size
 
@@ -191,13 +162,13 @@ class JournalFile:
     def _open(self) -> int:
         new = not self.path.exists()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        fd = os.open(self.path, flags, _MODE)
+        fd = os.open(self.path, flags, MODE)
         size = os.fstat(fd).st_size
         if size and os.pread(fd, 1, size - 1) != b"\n":
             # The end of a line that a power cut took: it must not swallow the next one.
-            _write_all(fd, b"\n")
+            write_all(fd, b"\n")
         if new:
-            self._sync_folder()
+            sync_folder(self.path.parent)
         return fd
 
     def _rotate(self) -> None:
@@ -207,18 +178,11 @@ class JournalFile:
             part = self.part(number)
             if part.exists():
                 part.replace(self.part(number + 1))
-        self._sync_folder()
+        sync_folder(self.path.parent)
 
     def part(self, number: int) -> Path:
         """The file itself for 0, else its older part of that number."""
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
-
-    def _sync_folder(self) -> None:
-        fd = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
     def _failed(self, error: OSError) -> NotRecorded:
         why = os.strerror(error.errno).lower() if error.errno else type(error).__name__
@@ -261,14 +225,14 @@ class JournalFile:
         """Keep the configuration of one restoration, synced; raises NotRecorded."""
         try:
             fd = os.open(
-                self._config_path(number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _MODE
+                self._config_path(number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE
             )
             try:
-                _write_all(fd, json.dumps(config).encode())
+                write_all(fd, json.dumps(config).encode())
                 os.fsync(fd)
             finally:
                 os.close(fd)
-            self._sync_folder()
+            sync_folder(self.path.parent)
         except OSError as error:
             raise self._failed(error) from error
 
@@ -312,9 +276,3 @@ def parsed(content: bytes, name: str) -> tuple[list[Line], list[Notice]]:
         except ValueError:
             notices.append(Notice(name, number, "this line of the journal is damaged: it is left out"))
     return lines, notices
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -147,7 +147,8 @@ def _disturbed(
 
 @dataclass(frozen=True, slots=True)
 class ReloadGrowth:
-    """The model held more memory after each of its `loads`: `first_bytes` after the first, `last_bytes` now.
+    """The model held more memory after each of its `loads`: `first_bytes` after the first, `last_bytes` after
+    the last, at `since` and `until`.
 
     Times are unix seconds; `device` is "CPU" or a GPU's uuid.
     """
@@ -170,13 +171,15 @@ class ReloadGrowth:
 LEAST_LOADS = 3
 LEAST_GROWTH_BYTES = 16 * 2**20
 LEAST_GROWTH_RATIO = 0.05
+APART_SECONDS = 3 * 86400.0
+"""Loads further apart than this tell of releases, not of what a load leaves behind."""
 
 
 def reload_growth(changes: Iterable[MemoryChange]) -> tuple[ReloadGrowth, ...]:
     """Models whose own processes hold more after every load than after the one before it.
 
     At least three loads; together 16 MiB and 5 % at the least. A step down ends it: then memory was given
-    back, and counting begins anew.
+    back, and counting begins anew. So it does after more than three days without a load.
     """
     courses: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for change in sorted(changes, key=lambda one: one.mark):
@@ -186,7 +189,7 @@ def reload_growth(changes: Iterable[MemoryChange]) -> tuple[ReloadGrowth, ...]:
             if sides.after is None:
                 continue
             course = courses.setdefault((change.mark.server, change.mark.model, device), [])
-            if course and sides.after <= course[-1][1]:
+            if course and (sides.after <= course[-1][1] or change.mark.ended - course[-1][0] > APART_SECONDS):
                 course.clear()
             course.append((change.mark.ended, sides.after))
     found = []

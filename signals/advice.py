@@ -24,7 +24,6 @@ TRAFFIC_ERROR_RATIO = 0.10
 """The number of clients that wait is inferred, not counted."""
 MAX_MODEL_ERROR_RATIO = 0.30
 """Where the simulation is further than this from the queue that was measured, nothing is promised."""
-_HARDLY_RATIO = 0.05
 LEAST_GAIN_RATIO = 0.10
 """Smaller gains are within the error and not advised."""
 INSTANCES_MORE = (0, 1, 2)
@@ -364,30 +363,3 @@ def _time(us: float) -> str:
 
 def _listed(sizes: tuple[int, ...]) -> str:
     return ", ".join(map(str, sizes))
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A prediction against what came of it: relative errors, None where nothing was measured."""
-
-    throughput_error_ratio: float | None
-    queue_error_ratio: float | None
-    within: bool
-    """True if measured queue and rate lie in the predicted ranges, widened by a tenth; the queue's also by a
-    twentieth of the whole request: of a queue of nearly nothing half is nothing too.
-    """  # fmt: skip
-
-
-def check(proposal: Proposal, measured: Observed) -> Check:
-    """Compare after the change; the traffic must be the same, or the prediction was for another day."""
-    rate, queue = measured.requests_per_second, measured.queue_us_mean
-    return Check(
-        abs(proposal.requests_per_second.middle - rate) / rate if rate else None,
-        abs(proposal.queue_us.middle - queue) / queue if queue else None,
-        _inside(rate, proposal.requests_per_second)
-        and _inside(queue, proposal.queue_us, _HARDLY_RATIO * measured.request_us_mean),
-    )
-
-
-def _inside(value: float, range_: Range, slack: float = 0.0) -> bool:
-    return 0.9 * range_.low - slack <= value <= 1.1 * range_.high + slack

@@ -18,6 +18,7 @@ from history.memory_ledger import MemoryLedger
 from history.protocol import History
 from history.ring import Ring, RingState
 from history.tape import Taped
+from signals.advice_book import AdviceBook, Given
 from telemetry.actions import Record
 from telemetry.errors import SettingsError
 from telemetry.facts import ModelConfig
@@ -54,6 +55,7 @@ class Sources:
     distant: History | None = None
     secrets: tuple[str, ...] = ()
     alerts: Callable[[], AlertsSeen] = AlertsSeen
+    advice: AdviceBook = field(default_factory=AdviceBook)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Facts:
     probes: tuple[ProbeResult, ...]
     coverage: tuple[ServerCoverage, ...]
     alerts: AlertsSeen = field(default_factory=AlertsSeen)
+    advice: tuple[Given, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,7 @@ def _facts(sources: Sources, ids: Collection[str], since: float, details: Callab
         tuple(one for one in sources.probes.results().values() if one.server in ids),
         tuple(one for one in sources.coverage() if one.server in ids),
         sources.alerts() if len(ids) == len(sources.watch.servers) else AlertsSeen(),
+        tuple(one for one in sources.advice.rows() if one.key.server in ids),
     )
 
 

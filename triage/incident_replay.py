@@ -10,6 +10,7 @@ from history.memory_ledger import MemoryLedger
 from history.protocol import History
 from history.ring import Ring
 from history.tape import Tape
+from signals.advice_book import AdviceBook
 from telemetry.actions import Record
 from telemetry.identity import Server
 from triage.command import Judged
@@ -49,6 +50,8 @@ class Opened(WithFigures):
         self.configs.restore(facts.configs)
         self.memory = MemoryLedger(self.ring, self.events, self.records, self.interval_seconds)
         self.memory.restore(facts.memory)
+        self.advice = AdviceBook()
+        self.advice.restore(facts.advice)
         self.probes = Probes()
         for probe in facts.probes:
             self.probes.report(probe)

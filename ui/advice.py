@@ -192,12 +192,15 @@ def _verdict(found: Checked) -> Html:
         f"queue predicted {human(promised.queue_us.middle, Unit.US)}"
         + (f", {human(queue, Unit.RATIO)} off" if queue is not None else ""),
     ]
-    verdict = "as predicted" if found.check.within else "not as predicted"
     changed = ", ".join(promised.changes(before.now)) or "the configuration changed"
+    since = clock(found.prediction.since)
+    if found.check.other_traffic:
+        return div(
+            f"Not to be checked since {since}: the traffic is another one than the prediction was made for "
+            f"({found.check.other_traffic}). {changed}; {'; '.join(parts)}."
+        )
+    verdict = "as predicted" if found.check.within else "not as predicted"
     return div(
-        span(
-            f"Checked since {clock(found.prediction.since)}: {verdict}.",
-            class_=None if found.check.within else "ts-warn",
-        ),
+        span(f"Checked since {since}: {verdict}.", class_=None if found.check.within else "ts-warn"),
         f" {changed}; {'; '.join(parts)}.",
     )

@@ -13,10 +13,10 @@ from signals.advice import (
     Range,
     advise,
     batcher_of,
-    check,
     config_lines,
     predict,
 )
+from signals.advice_check import check, other_traffic
 from signals.batch_time import BatchTime
 from signals.batcher import Arrivals, BatcherConfig, simulate
 from telemetry.facts import InstanceGroup, ModelConfig
@@ -157,3 +157,25 @@ def test_only_models_that_triton_queues_are_advised() -> None:
     assert batcher_of(config(backend="vllm")) is None
     assert batcher_of(config(sequence_batching=True)) is None
     assert batcher_of(config(platform="ensemble", instance_groups=())) is None
+
+
+def test_a_prediction_for_other_traffic_is_not_held_to_this_one() -> None:
+    before = advise(TIME, BATCHING, observed(BATCHING, Arrivals(rate_per_second=200.0)))
+    then = before.observed
+    assert before.arrivals.clients is None
+    assert other_traffic(before, replace(then, requests_per_second=240.0)) == ""
+    more = other_traffic(before, replace(then, requests_per_second=600.0))
+    assert more == f"600 /s instead of {then.requests_per_second:.0f} /s"
+    assert other_traffic(before, replace(then, rows=4.0)) == "4 rows a request instead of 1"
+    found = check(predict(before, BATCHING), replace(then, requests_per_second=600.0), before)
+    assert found.other_traffic == more and not found.within
+
+
+def test_waiting_clients_are_counted_by_their_requests_under_way() -> None:
+    before = advise(TIME, BATCHING, observed(BATCHING, Arrivals(clients=16, think_us=1000.0)))
+    assert before.arrivals.clients is not None
+    # Twice as fast an answer to as many clients is what advice is for.
+    faster = observed(replace(BATCHING, instances=2), Arrivals(clients=16, think_us=1000.0))
+    assert other_traffic(before, faster) == ""
+    fewer = observed(replace(BATCHING, instances=2), Arrivals(clients=4, think_us=1000.0))
+    assert other_traffic(before, fewer) == f"about 4 waiting clients instead of {before.arrivals.clients}"

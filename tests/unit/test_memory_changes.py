@@ -123,6 +123,24 @@ def test_the_ledger_settles_a_load_when_it_can_be_seen_and_once() -> None:
     assert ledger.changes("a", "other") == ()
 
 
+def test_what_was_done_before_this_process_began_to_read_is_not_settled_with_what_is_held_now() -> None:
+    """The journal outlives the process: its old loads must not get today's memory as their "after"."""
+    yesterday = record(1, ActionKind.LOAD, T0 - 86_406, T0 - 86_400)
+    just_before = record(2, ActionKind.LOAD, T0 - 12, T0 - 10)
+    ended = [yesterday, just_before]
+    made = Ring()
+    ledger = MemoryLedger(made, EventLog(), lambda: ended, lambda server: 2.0)
+    for number in range(8):
+        at = T0 + 2 * number
+        one = scrape(Source.METRICS, at, {USED: 400 * MIB})
+        made.accept(one)
+        ledger.accept(one)
+    (change,) = ledger.changes()
+    assert change.mark.ended == T0 - 10
+    # Nothing was read before it, so nothing is known of before.
+    assert change.used["G"] == BeforeAfter(None, 400 * MIB)
+
+
 def load(number: int, after_mib: float | None, *, what: str = "reload", device: str = CPU) -> MemoryChange:
     mark = LoadMark(T0 + 60.0 * number, T0 + 60.0 * number + 5, "a", "m", what, True)
     sides = BeforeAfter(None, None if after_mib is None else after_mib * MIB)
@@ -148,6 +166,12 @@ def test_growth_over_reloads_is_found() -> None:
 )
 def test_what_is_no_growth_is_none(sizes: Sequence[float]) -> None:
     assert reload_growth([load(number, size) for number, size in enumerate(sizes)]) == ()
+
+
+def test_loads_of_different_weeks_are_no_course() -> None:
+    weeks = [load(number, 217 + 50 * number) for number in (0, 1, 10_000, 10_001)]
+    assert reload_growth(weeks) == ()
+    assert reload_growth([*weeks, load(10_002, 1_000_000)])[0].loads == 3
 
 
 def test_unloads_and_unseen_processes_do_not_count() -> None:
