@@ -63,6 +63,7 @@ NOT_IN_PROMQL = {
     "replica_share": "how long a replica has been READY is counted in the app",
     "replica_config_differs": "whole configurations are not published",
     "replica_config_difference": "free text never becomes a label",
+    "request_us_mean_before": "judged in the app beside what names the step of an ensemble",
     "slowest_step": "for sentences only",
     "slowest_step_us": "for sentences only",
     "slowest_step_ratio": "judged in the app beside what names the step",

@@ -52,7 +52,7 @@ def evaluate(
 
     `pages` are the last metrics pages by server, for custom families; `notices` go into the report.
     """
-    frozen = _frozen(history, inventory, at)
+    frozen = frozen_models(history, inventory, at)
     facts = SignalFacts.of(inventory, frozenset(frozen))
     evaluation = Evaluation(history, facts, window_seconds, Grid(at, at, 1.0))
     found = [*notices, *_about_models(inventory), *_about_frozen(frozen)]
@@ -157,7 +157,7 @@ def _gpu_keys(rows: _Rows, reader: PageReader) -> list[GroupKey]:
     return sorted({*(key for key in rows if key[1]), *reader.gpus})
 
 
-def _frozen(history: History, inventory: Inventory, at: float) -> set[GroupKey]:
+def frozen_models(history: History, inventory: Inventory, at: float) -> set[GroupKey]:
     """Models of servers whose counters all stand at zero while statistics or summaries count requests.
 
     The option is one of the whole server, and of all counters: a server whose requests all fail has no

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from signals import command
 from signals.live import server_of, watch
 from signals.report import Report
-from signals.saved import SERVER, replay
+from signals.saved import SERVER, SavedAnswers, replay
 from telemetry.identity import Server
 from triage.context import Context
 from triage.coverage import server_coverage
@@ -37,7 +37,7 @@ def judged(arguments: argparse.Namespace) -> Judged:
     """Judge what the command line names. Raises TritonscopeError if nothing could be read."""
     if command.is_live(arguments):
         return _live(server_of(arguments.url, arguments.metrics_url), arguments.window)
-    return _saved(arguments)
+    return judged_answers(command.saved_answers(arguments))
 
 
 def _live(server: Server, window_seconds: float) -> Judged:
@@ -56,8 +56,9 @@ def _live(server: Server, window_seconds: float) -> Judged:
     return _of(context, clocked=True)
 
 
-def _saved(arguments: argparse.Namespace) -> Judged:
-    played = replay(command.saved_answers(arguments))
+def judged_answers(answers: SavedAnswers) -> Judged:
+    """Judge saved answers. Raises WrongContent if not one of them can be read."""
+    played = replay(answers)
     span = played.ring.span()
     context = Context(
         report=played.report(),
@@ -65,8 +66,9 @@ def _saved(arguments: argparse.Namespace) -> Judged:
         inventory=played.inventory(),
         coverage=[server_coverage(played.ring, Server(SERVER, None, None), played.at)],
         now=played.at,
-        interval_seconds=arguments.every,
+        interval_seconds=answers.every_seconds,
         history_from=span[0] if span else None,
+        evenly_read=True,
     )
     return _of(context, clocked=False)
 

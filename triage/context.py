@@ -9,6 +9,7 @@ from functools import cached_property
 
 from history.inventory import Inventory, ModelFacts
 from history.protocol import History
+from signals.evaluate import frozen_models
 from signals.facts import SignalFacts
 from signals.report import ModelSignals, Report, ServerSignals
 from telemetry.facts import ModelState
@@ -57,6 +58,7 @@ class Context:
     there is none. `choices` is what the settings say about rules, by name, `objectives`
     the service level objectives they name, `happenings` what happened besides numbers.
     `distant` reaches further back than `history` and answers at once; None where there is nothing but it.
+    `evenly_read`: readings lie exactly `interval_seconds` apart and none is missing, as saved answers do.
     """
 
     report: Report
@@ -70,6 +72,7 @@ class Context:
     objectives: tuple[Objective, ...] = ()
     happenings: Happenings = field(default_factory=Happenings)
     distant: History | None = None
+    evenly_read: bool = False
 
     @cached_property
     def facts_of(self) -> Mapping[ModelKey, ModelFacts]:
@@ -79,7 +82,8 @@ class Context:
     @cached_property
     def signal_facts(self) -> SignalFacts:
         """What expressions must know about models."""
-        return SignalFacts.of(self.inventory)
+        frozen = frozen_models(self.history, self.inventory, self.report.at)
+        return SignalFacts.of(self.inventory, frozenset(frozen))
 
     @cached_property
     def coverage_of(self) -> Mapping[str, ServerCoverage]:

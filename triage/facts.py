@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from history.protocol import Frame, Grid, GroupKey, Matchers
+from signals.parts import SUCCESS, SUMMARY
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey
 from telemetry.scrape import Source
@@ -16,6 +17,8 @@ from triage.burn_facts import BurnFacts
 from triage.context import Context, Fact, failure_reason, reason_kind, reason_text, short_error
 
 _MODEL_BY = ("server", "model", "version")
+FEW_REQUESTS = 30.0
+"""Fewer say nothing about how long a request usually takes: the first ones warm up."""
 _NOT_FAILED = ("", "unloaded")
 _HTTP_SOURCES = (Source.STATISTICS, Source.INDEX, Source.METADATA)
 _MEMORY_SECONDS = 3600.0
@@ -28,7 +31,7 @@ class Facts:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._counters: dict[str, Mapping[tuple[str, ...], float]] = {}
+        self._counters: dict[tuple[str, float], Mapping[tuple[str, ...], float]] = {}
         self._requests: dict[tuple[str, str], float] | None = None
         self.burns = BurnFacts(context)
         self._were_ready: set[GroupKey] | None = None
@@ -76,13 +79,20 @@ class Facts:
         facts = self._context.facts_of.get(key)
         return facts.config if facts is not None else None
 
-    def counter(self, family: str, key: ModelKey) -> float | None:
-        """A counter as it stands, summed over the series of the model; None when it is not there."""
-        vector = self._counters.get(family)
-        if vector is None:
-            vector = self._context.history.gauge(family, _MODEL_BY, self._context.report.at)
-            self._counters[family] = vector
-        return vector.get((key.server, key.name, key.version))
+    def counter(self, family: str, key: ModelKey, *, ago_seconds: float = 0.0) -> float | None:
+        """A counter as it stands or stood, summed over the series of the model; None when it is not there.
+
+        An ensemble's are under one version, whichever Triton prints beside each of them.
+        """
+        read = (family, ago_seconds)
+        if read not in self._counters:
+            vector = self._context.history.gauge(family, _MODEL_BY, self._context.report.at - ago_seconds)
+            summed: dict[tuple[str, ...], float] = {}
+            for row, value in vector.items():
+                mine = self._context.signal_facts.canonical(row)
+                summed[mine] = summed.get(mine, 0.0) + value
+            self._counters[read] = summed
+        return self._counters[read].get((key.server, key.name, key.version))
 
     # ---- models
 
@@ -186,11 +196,27 @@ class Facts:
         return float(facts.ensemble) if facts and facts.config else None
 
     def _successes_since_load(self, key: ModelKey) -> Fact:
-        return self.counter("nv_inference_request_success", key)
+        """Where the counters are switched off, what the summary counts."""
+        if (key.server, key.name, key.version) in self._context.signal_facts.frozen:
+            return self.counter(f"{SUMMARY}_count", key)
+        return self.counter(SUCCESS, key)
 
     def _request_us_mean_since_load(self, key: ModelKey) -> Fact:
-        successes = self.counter("nv_inference_request_success", key)
-        duration_us = self.counter("nv_inference_request_duration_us", key)
+        return self._request_us_mean(key, 0.0)
+
+    def _request_us_mean_before(self, key: ModelKey) -> Fact:
+        """From the load until the window began; None for few requests, or when it was loaded within it."""
+        window_seconds = self._context.report.window_seconds
+        if window_seconds is None:
+            return None
+        then, now = self.counter(SUCCESS, key, ago_seconds=window_seconds), self.counter(SUCCESS, key)
+        if then is None or now is None or not FEW_REQUESTS <= then <= now:
+            return None
+        return self._request_us_mean(key, window_seconds)
+
+    def _request_us_mean(self, key: ModelKey, ago_seconds: float) -> Fact:
+        successes = self.counter(SUCCESS, key, ago_seconds=ago_seconds)
+        duration_us = self.counter("nv_inference_request_duration_us", key, ago_seconds=ago_seconds)
         return duration_us / successes if successes and duration_us else None
 
     # ---- servers and workloads
@@ -276,6 +302,7 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "ensemble": Facts._ensemble,
     "successes_since_load": Facts._successes_since_load,
     "request_us_mean_since_load": Facts._request_us_mean_since_load,
+    "request_us_mean_before": Facts._request_us_mean_before,
     **{name: _of_model(one) for name, one in repository_facts.OF_MODELS.items()},
     **{name: _of_model(one) for name, one in sibling_facts.OF_MODELS.items()},
     **{name: _of_burns(one) for name, one in burn_facts.OF_MODELS.items()},

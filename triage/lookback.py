@@ -62,11 +62,13 @@ class Lookback:
         hold = known[subject]
         if not self._quiet(condition, excluded):
             return hold
-        # "Nothing happened in the window" speaks about the whole window, not only its end.
+        # "Nothing happened in the window" speaks about the whole window, not only its end; and no longer than
+        # since the first window in which nothing did.
         window = self._numbers.window(condition.left) or 0.0
+        at = self._context.report.at
         since = hold.since - window if hold.since is not None else None
-        reach = self._context.report.at - self._start
-        return Hold(since, min(hold.seconds + window, reach))
+        seconds = hold.seconds + window if since is None else at - since
+        return Hold(since, min(seconds, at - self._start))
 
     def _quiet(self, condition: Condition, excluded: bool) -> bool:
         if not excluded:

@@ -28,7 +28,7 @@ from signals.parts import (
     successes,
 )
 from telemetry.units import Unit
-from triage.nodes import Growth, Largest, OfItsGpus, OverGpus, Resets
+from triage.nodes import AsPrinted, Growth, Largest, OfItsGpus, OverGpus, Resets
 
 _CANCELED = (("reason", "CANCELED"),)
 
@@ -153,7 +153,7 @@ MEASURES: tuple[Definition, ...] = (
         Unit.EXECUTIONS,
         "Executions by the metrics page",
         "increase of nv_inference_exec_count",
-        Increase(EXECUTIONS),
+        AsPrinted(Increase(EXECUTIONS)),
     ),
     Definition(
         "counter_falls",

@@ -9,7 +9,7 @@ import numpy as np
 from history.protocol import By, Frame, Grid, GroupKey, Matchers
 from signals import frames
 from signals.evaluation import GPU, MODEL, Dialect, Evaluation, Expression
-from signals.expression import Gauge
+from signals.expression import Gauge, Increase
 from telemetry.scrape import FloatArray
 from triage.durations import duration_text, parse_duration
 
@@ -46,6 +46,26 @@ class Past(Dialect):
             dialect.matchers,
             ago_seconds=further + ago_seconds,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AsPrinted(Expression):
+    """Increase of a counter as the page prints it: also of one that is switched off and stands at zero."""
+
+    of: Increase
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """Over the window; no value without one."""
+        window = evaluation.window_seconds
+        if window is None:
+            return frames.empty(evaluation.times)
+        return evaluation.history.increase_range(
+            self.of.family, self.of.by, window, evaluation.grid, where=(*self.of.where, *evaluation.where)
+        )
+
+    def promql(self, dialect: Dialect) -> str:
+        """The same: Prometheus knows no switch."""
+        return self.of.promql(dialect)
 
 
 @dataclass(frozen=True, slots=True)

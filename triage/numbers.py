@@ -14,10 +14,12 @@ from telemetry.scrape import FloatArray
 from triage.conditions import COMPARE, VECTOR_COMPARE, Condition, Reference, Term
 from triage.context import Context, Fact, Subject
 from triage.facts import Facts
+from triage.nodes import Growth
 from triage.vocabulary import EXPRESSIONS, Level
 
 INTERVALS_PER_WINDOW = 4
-"""A window never spans fewer readings than this, as far as the history reaches back."""
+"""A window never spans fewer readings than this, as far as the history reaches back: one may be late or
+missing. Where none is, two readings are enough."""
 
 _Read = tuple[Level, str, float, Grid, Matchers]
 
@@ -32,15 +34,20 @@ class Numbers:
         self._columns: dict[_Read, Mapping[GroupKey, FloatArray]] = {}
 
     def window(self, reference: Reference) -> float | None:
-        """Seconds the reference spans here; None when the report is of one scrape only."""
+        """Seconds the reference spans here; None when the report is of one scrape only.
+
+        Never longer than the history: what was counted before it is not known, and a rate is over what is.
+        """
         report_window = self._context.report.window_seconds
         if reference.window_seconds is None or report_window is None:
             return report_window
         start = self._context.history_from
         reach = self._context.report.at - start if start is not None else 0.0
-        return max(
-            reference.window_seconds, min(INTERVALS_PER_WINDOW * self._context.interval_seconds, reach)
-        )
+        intervals = 1 if self._context.evenly_read else INTERVALS_PER_WINDOW
+        least = min(intervals * self._context.interval_seconds, reach)
+        if reach <= 0 or isinstance(EXPRESSIONS[reference.level, reference.quantity.name], Growth):
+            return max(reference.window_seconds, least)
+        return max(min(reference.window_seconds, reach), least)
 
     def value(self, reference: Reference, subject: Subject) -> Fact:
         """The number (or word) now, None when it is not reported."""

@@ -170,6 +170,7 @@ FACTS: tuple[Quantity, ...] = (
     _fact("ensemble", _M, Unit.NONE, "1 for a pipeline of other models"),
     _fact("successes_since_load", _M, Unit.REQUESTS, "the success counter as it stands"),
     _fact("request_us_mean_since_load", _M, Unit.US, "request duration over successes, as they stand"),
+    _fact("request_us_mean_before", _M, Unit.US, "the same as it stood when the window began"),
     _fact("answering", _S, Unit.NONE, "1 if any source of the server answered its last reading"),
     _fact("http_answering", _S, Unit.NONE, "1 if its HTTP API answered when last asked"),
     _fact("index_read", _S, Unit.NONE, "1 if its repository index could be read last"),
