@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from control.facade import Control
 from control.golden import Asked, ask
 from control.performer import Course
 from control.saved_requests import SavedRequest
+from signals.own_requests import Sent
 from telemetry.access import GOLDEN
 from telemetry.actions import Action, ActionKind, Conclusion, Outcome
 from telemetry.errors import ControlError
@@ -31,6 +33,10 @@ LOOK_SECONDS = 2.0
 """How often it is looked whether a server's turn has come."""
 GAP_SECONDS = 0.5
 """Between two golden requests to one server: two a second at most."""
+KEEP_SENT = 20_000
+"""Golden requests of all servers that are remembered: an hour of three hundred models each minute."""
+COUNTED_CAUSES = (None, ProbeCause.WRONG_ANSWER, ProbeCause.NOT_FINITE, ProbeCause.SLOW)
+"""With these a model has answered, and its server has counted the request."""
 AGAIN_SECONDS = 2.0
 """A model that fails is asked once more after this: a full queue of a moment is no finding."""
 
@@ -88,6 +94,9 @@ class GoldenProber:
         self._busy: set[str] = set()
         self._last_round: dict[str, float] = {}
         self._results: dict[tuple[str, str], ProbeResult] = {}
+        self._sent: deque[tuple[str, Sent]] = deque(maxlen=KEEP_SENT)
+        self.since = time.time()
+        """Unix seconds from which on all that was sent is known."""
 
     def start(self) -> None:
         """Begin to look whose turn it is."""
@@ -109,6 +118,11 @@ class GoldenProber:
         """Minutes between two golden requests to a model of this server; 0: none is sent by itself."""
         rhythm = self._rhythm_of(server_id)
         return rhythm.every_minutes if rhythm is not None else 0.0
+
+    def sent(self, server_id: str, since: float) -> list[Sent]:
+        """The golden requests to a server since then (unix seconds), the oldest first."""
+        with self._lock:
+            return [one for server, one in self._sent if server == server_id and one.ended >= since]
 
     def why_not(self, server_id: str, model: str, config: ModelConfig | None) -> str:
         """Why this model is not asked by itself, one clause; "" if it is."""
@@ -202,12 +216,21 @@ class GoldenProber:
     def _asked(self, target: Target, config: ModelConfig, golden: SavedRequest) -> ProbeResult:
         rhythm = self._rhythm_of(target.server.id)
         limit = rhythm.timeout_seconds if rhythm is not None else golden.timeout_seconds
-        found = ask(target.server, config, golden, limit)
+        found = self._sent_once(target, config, golden, limit)
         if found.cause is not None and not self._ended.wait(AGAIN_SECONDS):
-            found = ask(target.server, config, golden, limit)
+            found = self._sent_once(target, config, golden, limit)
         if not found.version:
             found = Asked(found.cause, found.sentence, found.latency_us, target.version)
         return found.result(target.server.id, target.model, time.time())
+
+    def _sent_once(self, target: Target, config: ModelConfig, golden: SavedRequest, limit: float) -> Asked:
+        began = time.time()
+        found = ask(target.server, config, golden, limit)
+        answered = found.cause in COUNTED_CAUSES
+        sent = Sent(target.model, began, time.time(), len(golden.steps), answered)
+        with self._lock:
+            self._sent.append((target.server.id, sent))
+        return found
 
     def _tell(self, result: ProbeResult) -> None:
         key = (result.server, result.model)

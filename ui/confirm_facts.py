@@ -14,6 +14,7 @@ from telemetry.units import Unit, human, human_duration
 from ui.drift import drift_of
 from ui.format import clock, counted
 from ui.html import Html, tag
+from ui.own_requests import others_per_second, own_share, share_words
 from ui.person import me
 from ui.view import View
 
@@ -46,12 +47,16 @@ def traffic(view: View, asked: Asked) -> str:
         f"{human(sum(waiting), Unit.NONE)} waiting" if waiting else "waiting requests not reported",
         last_request(_of(view, asked), view.now),
     ]
-    return f"Traffic now on {asked.server}: {', '.join(parts)}.{_golden(asked)}"
+    return f"Traffic now on {asked.server}: {', '.join(parts)}.{_golden(view, asked)}"
 
 
-def _golden(asked: Asked) -> str:
-    """That requests of our own are among those counted: Triton does not tell whose they are."""
+def _golden(view: View, asked: Asked) -> str:
+    """How many requests of our own are among those counted: Triton does not tell whose they are."""
     process = runtime.current()
+    share = own_share(view, asked.server, asked.model)
+    if share is not None:
+        words = share_words(share, view.now)
+        return f" {words[:1].upper()}{words[1:]}."
     if process.golden is None or (asked.server, asked.model) not in process.probes.results():
         return ""
     minutes = process.golden.every_minutes(asked.server)
@@ -135,6 +140,9 @@ def stop_too(view: View, asked: Asked, *, back: bool = False) -> list[str]:
 def _rate(view: View, server: str, model: str) -> str:
     rows = [row for row in view.report.models if (row.key.server, row.key.name) == (server, model)]
     rates = [rate for row in rows if (rate := row.signals.number("requests_per_second")) is not None]
+    share = own_share(view, server, model)
+    if share is not None and others_per_second(view, ModelKey(server, model, ""), share, sum(rates)) == 0:
+        return " (asked by nobody but Tritonscope now)"
     return f" ({human(sum(rates), Unit.NONE)} requests/s now)" if rates else ""
 
 

@@ -21,6 +21,7 @@ from ui.html import Child, Html, join, link, tag
 from ui.memory_view import devices
 from ui.model_answer import answer_of
 from ui.model_panels import section
+from ui.own_requests import others_per_second, own_share, share_words
 from ui.triage_changes import changes_of, step_words, why_words
 from ui.triage_happened import happened
 from ui.view import View
@@ -108,19 +109,26 @@ def _unload_words(view: View, key: ModelKey) -> Iterator[Child]:
     rates = [rate for row in rows if (rate := row.signals.number("requests_per_second")) is not None]
     stopping = stop_too(view, asked)
     asked_last = last_request(versions, view.now)
+    share = own_share(view, key.server, key.name)
+    nobody, busy = "nobody asks for it", sum(rates)
+    if share is not None:
+        asked_last += f"; {share_words(share, view.now)}"
+        nobody, busy = "nobody but Tritonscope asks for it", others_per_second(view, key, share, busy)
     if not rates:
         yield f"That cannot be told: its requests are not reported ({asked_last})."
-    elif sum(rates) > 0:
+    elif busy > 0:
+        ours = f" ({share_words(share, view.now)})" if share is not None else ""
         yield (
-            f"No, it is in use: {human(sum(rates), Unit.NONE)} requests/s now on {key.server}. They would be "
+            f"No, it is in use: {human(busy, Unit.NONE)} requests/s now on {key.server}{ours}. They would be "
             "answered with an error (404)."
         )
     elif stopping:
-        yield f"Not alone: nobody asks for it itself now ({asked_last}), but ensembles use it."
+        itself = nobody.replace(" for it", " for it itself")
+        yield f"Not alone: {itself} now ({asked_last}), but ensembles use it."
     else:
-        yield f"Yes: nobody asks for it now on {key.server} ({asked_last}), and no ensemble uses it."
+        yield f"Yes: {nobody} now on {key.server} ({asked_last}), and no ensemble uses it."
     yield from (f" {one}" for one in stopping)
-    if not stopping and sum(rates) > 0:
+    if not stopping and busy > 0:
         yield " No ensemble uses it."
     yield from _elsewhere(view, key)
     yield " "

@@ -21,7 +21,8 @@ def checked(process, *, rate_then: float) -> None:
         replace(now, delay_us=9000.0),
         Observed(rate_then, 1.0, 300.0, 700.0, 0.01, 1.0),
     )
-    promised = Proposal(now, Range(rate_then * 0.9, rate_then, rate_then * 1.1), Range(1.0, 260.0, 400.0), 1.0)
+    rates = Range(rate_then * 0.9, rate_then, rate_then * 1.1)
+    promised = Proposal(now, rates, Range(1.0, 260.0, 400.0), 1.0)
     since = process.now() - 240.0
     prediction = Prediction(since - 60.0, since, before, promised)
     process.advice.restore([Given(facts.key, since, before, prediction)])

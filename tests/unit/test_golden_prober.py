@@ -188,3 +188,17 @@ def test_an_incident_file_holds_results_and_series(tmp_path: Path, desk: Desk) -
     scrape = there.ring.last(server, Source.PROBES)
     assert scrape is not None
     assert scrape.samples.series[0].label("cause") == "wrong_answer"
+
+
+def test_what_was_sent_is_remembered_with_whether_the_server_counted_it(desk: Desk) -> None:
+    before = desk.prober.since
+    desk.round(GOOD)
+    desk.round(BAD, BAD)
+    desk.round(SILENT, SILENT)
+    sent = desk.prober.sent("a1", before)
+    assert [(one.model, one.requests, one.answered) for one in sent] == [
+        ("alpha", 1, True), ("alpha", 1, True), ("alpha", 1, True), ("alpha", 1, False), ("alpha", 1, False),
+    ]  # fmt: skip
+    assert all(before <= one.began <= one.ended for one in sent)
+    assert desk.prober.sent("other", before) == []
+    assert desk.prober.sent("a1", sent[-1].ended + 1.0) == []
