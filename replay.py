@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.poller import Job
 from history.alerts import AlertsSeen, AlertWatch
-from history.drift import Drifts
 from runtime import Runtime
 from settings import Settings
 from telemetry.identity import Server
@@ -53,14 +52,6 @@ class Replay(Runtime):
         self.probes, self._configs, self._happened = opened.probes, opened.configs, opened.happened
         self._figures = opened.figures
         self.alerts = _AlertsThen(opened.incident.facts.alerts)
-        self.drifts = Drifts(
-            opened.configs,
-            opened.events,
-            opened.records,
-            lambda _server, _model: None,
-            lambda: self.ring.revision,
-            self.clock,
-        )
 
     def start(self) -> None:
         """Nothing: there is nothing to read."""

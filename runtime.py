@@ -73,7 +73,19 @@ class Runtime(WithServers, WithFigures):
         self.alerts = AlertWatch.of(settings.prometheus, settings.elsewhere.alertmanager)
         self.probes = Probes()
         """Where whoever sends test requests with known answers reports how they went."""
-        self._happened = Happened(self.ring, self.events, self._records, self.probes)
+        self.files = SandboxFiles(settings.sandbox_state, self.is_sandbox)
+        self._configs = ConfigBook()
+        drifts = Drifts(
+            self._configs,
+            self.events,
+            self._records,
+            self.files.config_text,
+            lambda: self.ring.revision,
+            self.clock,
+        )
+        self._happened = Happened(
+            self.ring, self.events, self._records, self.probes, self._configs, drifts.all
+        )
         self._figures = Figures(
             self,
             self.ring,
@@ -83,13 +95,7 @@ class Runtime(WithServers, WithFigures):
             objectives=settings.slo,
             happened=self._happened,
         )
-        self.files = SandboxFiles(settings.sandbox_state, self.is_sandbox)
-        self._configs = ConfigBook()
         self._one_server = OneServer()
-        self.drifts = Drifts(
-            self._configs, self.events, self._records, self.files.config_text, lambda: self.ring.revision
-        )
-        """Which models run with another configuration than their files give them, as far as can be seen."""
         self.control: Control | None = None
         """The write side; None, and not even imported, while no server may be written to."""
         self.golden: GoldenProber | None = None
@@ -160,7 +166,6 @@ class Runtime(WithServers, WithFigures):
             return
         self.ring.accept(scrape)
         self._followup.accept(scrape)
-        self._happened.accept(scrape)
         self._configs.accept(scrape)
         self._one_server.accept(scrape)
         self.memory.accept(scrape)
@@ -201,7 +206,7 @@ class Runtime(WithServers, WithFigures):
             events=self.events,
             configs=self._configs,
             memory=self.memory,
-            happened=self._happened,
+            drifts=self.drifts,
             probes=self.probes,
             records=self._records,
             coverage=self.coverage,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from control.ports import ServerReader
+from telemetry.actions import AS_UNCHANGED, CHANGED_IN_USE, LOADED_ANEW, UNCHANGED_ON_DISK, UNTOLD
 from telemetry.errors import SourceError
 from telemetry.facts import ModelConfig, ModelStatistics
 
@@ -43,21 +44,17 @@ def effect_of(reader: ServerReader, server_id: str, before: ReloadFacts, call_se
 def judge_effect(before: ReloadFacts, after: ReloadFacts, call_seconds: float) -> ReloadEffect:
     """What the load did, by the statistics (a new copy begins at 0), the config and the time it took."""
     if _restarted(before.statistics, after.statistics):
-        return ReloadEffect(
-            True, "loaded anew: the server found its files changed, and its statistics begin at 0"
-        )
+        return ReloadEffect(True, f"{LOADED_ANEW}, and its statistics begin at 0")
     if before.config is not None and after.config is not None and before.config.raw != after.config.raw:
-        return ReloadEffect(True, "the changed configuration is in use")
+        return ReloadEffect(True, CHANGED_IN_USE)
     if _counted(before.statistics):
-        return ReloadEffect(False, "nothing had changed on disk, so the server kept what it had loaded")
+        return ReloadEffect(False, f"{UNCHANGED_ON_DISK}, so the server kept what it had loaded")
     if call_seconds <= NOOP_SECONDS:
-        return ReloadEffect(
-            False, f"answered in {call_seconds * 1e3:.0f} ms, as for a model whose files have not changed"
-        )
+        return ReloadEffect(False, f"answered in {call_seconds * 1e3:.0f} ms, {AS_UNCHANGED}")
     return ReloadEffect(
         None,
-        f"the server answered after {call_seconds:.1f} s; whether files had changed cannot be told "
-        "from outside, since no request was counted before",
+        f"the server answered after {call_seconds:.1f} s; {UNTOLD} from outside, since no request was "
+        "counted before",
     )
 
 

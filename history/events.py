@@ -57,11 +57,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventState:
-    """Events, and since when each server was watched; `newest` is the last reading. All in unix seconds."""
+    """Events, and since when each server was watched; `newest` is the last reading. All in unix seconds.
+
+    `restarted` says for servers of which a restart was seen which reading was the last one before it.
+    """
 
     events: tuple[Event, ...]
     watched: Mapping[str, float]
     newest: float
+    restarted: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -81,9 +85,12 @@ class _Server:
     index: tuple[IndexEntry, ...] | None = None
     metadata: ServerMetadata | None = None
     restarted_at: float = float("-inf")
+    before_restart: float = float("-inf")
+    """Time of the last reading before the newest restart."""
     changed_at: dict[Row, float] = field(default_factory=dict)
     """When each model last came, went or fell on the metrics page or in the index."""
     page_at: float = float("-inf")
+    metadata_at: float = float("-inf")
     statistics_at: float = float("-inf")
     reload_candidates: list[tuple[Row, float, float]] = field(default_factory=list)
     """Model, time of the statistics that fell, time of those before: judged at the next metrics page."""
@@ -131,17 +138,32 @@ class EventLog:
             known, newest = self._servers.get(server), self._newest
             return float("inf") if known is None else max(known.since, newest - self._retention_seconds)
 
+    def restarted_after(self, server: str) -> float:
+        """The last reading (unix seconds) before the newest restart that was seen, however long ago; -inf
+        without one. What was done before that reading was done to an earlier process.
+        """  # fmt: skip
+        with self._lock:
+            known = self._servers.get(server)
+            return known.before_restart if known is not None else float("-inf")
+
     def state(self, servers: Collection[str], since: float) -> EventState:
         """What is known of these servers since `since`, unix seconds."""
         events = tuple(one for one in self.events(since=since) if one.server in servers)
         with self._lock:
-            watched = {name: one.since for name, one in self._servers.items() if name in servers}
-            return EventState(events, watched, self._newest)
+            held = {name: one for name, one in self._servers.items() if name in servers}
+            watched = {name: one.since for name, one in held.items()}
+            restarted = {
+                name: one.before_restart for name, one in held.items() if one.before_restart > float("-inf")
+            }
+            return EventState(events, watched, self._newest, restarted)
 
     def restore(self, state: EventState) -> None:
         """Know what `state` tells; only for a log that has taken nothing."""
         with self._lock:
-            self._servers = {name: _Server(since=since) for name, since in state.watched.items()}
+            self._servers = {
+                name: _Server(since=since, before_restart=state.restarted.get(name, float("-inf")))
+                for name, since in state.watched.items()
+            }
             self._events.extend(state.events)
             self._revision += len(state.events)
             self._newest = state.newest
@@ -237,7 +259,7 @@ def _page(state: _Server, scrape: Scrape) -> Iterator[Event]:
         for row in (*change.came, *change.went, *change.fell):
             state.changed_at[row] = scrape.at
         if change.restarted:
-            yield from _restart(state, scrape, "all counters began again at zero")
+            yield from _restart(state, scrape, state.page_at, "all counters began again at zero")
         else:
             # With an index its states say the same, with the reason, and also for ensembles' versions.
             if not state.attempts.get(Source.INDEX, False):
@@ -299,17 +321,20 @@ def _state_text(change: StateChange) -> str | None:
 
 def _metadata(state: _Server, scrape: Scrape, now: ServerMetadata) -> Iterator[Event]:
     before, state.metadata = state.metadata, now
+    last, state.metadata_at = state.metadata_at, scrape.at
     if before is None:
         return
     if before.name != now.name:
-        yield from _restart(state, scrape, f"it now calls itself {now.name}")
+        yield from _restart(state, scrape, last, f"it now calls itself {now.name}")
     if before.version != now.version:
         text = f"{scrape.server} now runs Triton {now.version} (before: {before.version})"
         yield Event(scrape.at, scrape.server, None, EventKind.VERSION, text)
 
 
-def _restart(state: _Server, scrape: Scrape, why: str) -> Iterator[Event]:
+def _restart(state: _Server, scrape: Scrape, last: float, why: str) -> Iterator[Event]:
+    """`last`: time of the reading before, which did not show it yet."""
     before, state.restarted_at = state.restarted_at, scrape.at
+    state.before_restart = max(state.before_restart, last)
     if scrape.at - before > _SAME_RESTART_SECONDS:
         text = f"{scrape.server} was restarted: {why}"
         yield Event(scrape.at, scrape.server, None, EventKind.RESTART, text)

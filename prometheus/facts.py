@@ -45,6 +45,7 @@ NOT_IN_PROMQL = {
     "interval_seconds": "a build parameter",
     "replicas": "for sentences only",
     "config_drifted": "whole configurations are not published",
+    "drift_known_from": "whole configurations are not published",
     "load_without_effect": "the app's own actions are known to the app only",
     "config_change": "free text never becomes a label",
     "override_in_force": "the app's own actions are known to the app only",

@@ -16,7 +16,7 @@ from signals.evaluate import evaluate
 from signals.report import Report
 from telemetry.errors import SourceError, WrongContent
 from telemetry.facts import ModelConfig
-from telemetry.scrape import Notice, Samples, Scrape, Source
+from telemetry.scrape import Notice, Samples, Scrape, Sink, Source
 
 SERVER = "saved"
 """Id of the server whose answers were saved."""
@@ -38,8 +38,8 @@ class SavedFile:
 class SavedAnswers:
     """Answers of one server in the order in which they were saved, `every_seconds` apart.
 
-    If there are fewer statistics, indexes or configurations than metrics pages, the last ones belong
-    together.
+    If there are fewer statistics or indexes than metrics pages, the last ones belong together. Of two
+    configurations of the same model the later one was saved after the earlier.
     """
 
     every_seconds: float
@@ -58,6 +58,13 @@ class Replay:
     window_seconds: float | None
     notices: list[Notice] = field(default_factory=list)
     readable: int = 0
+    also: Sequence[Sink] = ()
+
+    def accept(self, scrape: Scrape) -> None:
+        """Take one answer."""
+        self.ring.accept(scrape)
+        for sink in self.also:
+            sink.accept(scrape)
 
     def inventory(self) -> Inventory:
         """The models in the last answers."""
@@ -76,19 +83,22 @@ class Replay:
 _Parsed = tuple[object, Samples, tuple[Notice, ...]]
 
 
-def replay(answers: SavedAnswers) -> Replay:
-    """Fill a ring with saved answers. Raises WrongContent if not one of them can be read."""
+def replay(answers: SavedAnswers, also: Sequence[Sink] = ()) -> Replay:
+    """Fill a ring with saved answers; each also goes to `also`, one source after the other.
+
+    Raises WrongContent if not one of them can be read.
+    """
     count = len(answers.pages) or max(len(answers.statistics), len(answers.indexes), 1)
     last = _BEGIN + (count - 1) * answers.every_seconds
     window = (count - 1) * answers.every_seconds if count > 1 else None
     # Every page counts, however many there are: nothing may be thinned out.
     kept = max(3600.0, 2 * (window or 0.0))
-    result = Replay(Ring(retention_seconds=kept, full_rate_seconds=kept), last, window)
+    result = Replay(Ring(retention_seconds=kept, full_rate_seconds=kept), last, window, also=also)
     cache = SeriesCache()
     _feed(result, answers, Source.METRICS, answers.pages, lambda file: _page(file, cache))
     _feed(result, answers, Source.STATISTICS, answers.statistics, _statistics)
     _feed(result, answers, Source.INDEX, answers.indexes, _index)
-    _feed_configs(result, answers.configs)
+    _feed_configs(result, answers)
     if not result.readable:
         raise WrongContent(result.notices[0].text if result.notices else "no saved answer was given")
     return result
@@ -108,16 +118,16 @@ def _feed(
             payload, samples, notices = parse(_readable(file))
         except SourceError as error:
             result.notices.append(Notice(file.name, None, error.sentence))
-            result.ring.accept(Scrape(SERVER, source, at, 0.0, error=error))
+            result.accept(Scrape(SERVER, source, at, 0.0, error=error))
             continue
         result.readable += 1
         result.notices += notices
-        result.ring.accept(Scrape(SERVER, source, at, 0.0, samples, payload, notices))
+        result.accept(Scrape(SERVER, source, at, 0.0, samples, payload, notices))
 
 
-def _feed_configs(result: Replay, files: Sequence[SavedFile]) -> None:
-    configs: dict[str, ModelConfig] = {}
-    for file in files:
+def _feed_configs(result: Replay, answers: SavedAnswers) -> None:
+    rounds: list[dict[str, ModelConfig]] = [{}]
+    for file in answers.configs:
         result.notices += file.notices
         try:
             rows = _config_rows(_json(_readable(file)))
@@ -130,10 +140,16 @@ def _feed_configs(result: Replay, files: Sequence[SavedFile]) -> None:
             except SourceError as error:
                 result.notices.append(Notice(file.name, None, error.sentence))
                 continue
-            configs[config.name] = config
+            if config.name in rounds[-1]:
+                rounds.append({})
+            rounds[-1][config.name] = config
             result.readable += 1
-    if configs:
-        result.ring.accept(Scrape(SERVER, Source.CONFIG, result.at, 0.0, payload=configs))
+    known: dict[str, ModelConfig] = {}
+    for back, configs in zip(reversed(range(len(rounds))), rounds, strict=True):
+        known = known | configs
+        if known:
+            at = result.at - back * answers.every_seconds
+            result.accept(Scrape(SERVER, Source.CONFIG, at, 0.0, payload=known))
 
 
 def _page(file: SavedFile, cache: SeriesCache) -> _Parsed:

@@ -65,6 +65,15 @@ _RIGHTS = {
 }
 
 
+LOADED_ANEW = "loaded anew: the server found its files changed"
+CHANGED_IN_USE = "the changed configuration is in use"
+"""Words in the outcome of a load of a READY model that took the files."""
+UNCHANGED_ON_DISK = "nothing had changed on disk"
+AS_UNCHANGED = "as for a model whose files have not changed"
+UNTOLD = "whether files had changed cannot be told"
+"""And of one that did nothing, or nothing that could be seen."""
+
+
 def new_token() -> str:
     """A name for one click: the same token is never sent twice."""
     return uuid.uuid4().hex
@@ -154,6 +163,26 @@ class Record:
     def running(self) -> bool:
         """True until the outcome is known."""
         return self.outcome is None
+
+    @property
+    def took_files(self) -> bool:
+        """True if no override survived it: the model was loaded from its files, or was unloaded.
+
+        A plain load of a READY model keeps an override unless the server finds its files changed.
+        """
+        kind = self.action.kind
+        if self.outcome is not Outcome.DONE:
+            return False
+        if kind is ActionKind.LOAD:
+            return not any(words in self.sentence for words in (UNCHANGED_ON_DISK, AS_UNCHANGED, UNTOLD))
+        if kind is ActionKind.RELOAD:
+            return any(words in self.sentence for words in (LOADED_ANEW, CHANGED_IN_USE))
+        return kind in (ActionKind.UNLOAD, ActionKind.REVERT)
+
+    @property
+    def without_effect(self) -> bool:
+        """True if it was answered well and did nothing."""
+        return self.outcome is Outcome.DONE and UNCHANGED_ON_DISK in self.sentence
 
     def seconds(self, now: float) -> float:
         """Seconds it took, or has taken so far at unix time `now`."""

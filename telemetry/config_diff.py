@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ _SHOWN = {
 }
 _PUBLIC = ("max_batch_size", "dynamic_batching", "instance_group", "response_cache", "version_policy")
 """Fields whose values may stand in a journal and on a page that everybody sees."""
+_COUNT = re.compile(r"instance_group\[(\d+)]\.count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,9 @@ class FieldChange:
     @property
     def name(self) -> str:
         """The field as a person names it."""
+        if (group := _COUNT.fullmatch(self.path)) is not None:
+            place = int(group[1])
+            return "instances" if not place else f"instances of group {place + 1}"
         return _SHOWN.get(self.path, self.path.removeprefix("dynamic_batching."))
 
     def words(self, before: str = "was") -> str:
@@ -61,8 +66,8 @@ def shown(value: object) -> str:
 
 
 def in_words(changes: Iterable[FieldChange], before: str = "was") -> str:
-    """All changes in one run of words."""
-    return ", ".join(change.words(before) for change in changes)
+    """All changes in one run of words; of two that say the same, one."""
+    return ", ".join(dict.fromkeys(change.words(before) for change in changes))
 
 
 def changes_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[FieldChange, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
+from history.config_book import ConfigBook
+from history.events import EventLog
 from signals import command
 from signals.live import server_of, watch
 from signals.report import Report
@@ -14,6 +16,7 @@ from triage.context import Context
 from triage.coverage import server_coverage
 from triage.engine import judge
 from triage.finding import Judgement
+from triage.happenings import Happened
 from triage.rulebook import load_rulebook
 from triage.verdict import Verdict, verdict
 
@@ -41,34 +44,41 @@ def judged(arguments: argparse.Namespace) -> Judged:
 
 
 def _live(server: Server, window_seconds: float) -> Judged:
-    seen = watch(server, window_seconds)
-    report = seen.report()
+    events, configs = EventLog(), ConfigBook()
+    seen = watch(server, window_seconds, also=(events, configs))
+    report, inventory = seen.report(), seen.inventory()
     span = seen.ring.span()
+    happened = Happened.watched(seen.ring, events, configs, lambda: report.at)
     context = Context(
         report=report,
         history=seen.ring,
-        inventory=seen.inventory(),
+        inventory=inventory,
         coverage=[server_coverage(seen.ring, server, report.at)],
         now=report.at,
         interval_seconds=seen.interval_seconds,
         history_from=span[0] if span else None,
+        happenings=happened.now(inventory, report.at),
     )
     return _of(context, clocked=True)
 
 
 def judged_answers(answers: SavedAnswers) -> Judged:
     """Judge saved answers. Raises WrongContent if not one of them can be read."""
-    played = replay(answers)
-    span = played.ring.span()
+    configs = ConfigBook()
+    played = replay(answers, also=(configs,))
+    span, inventory = played.ring.span(), played.inventory()
+    # Saved answers come source by source: what happened in between is told by their configurations alone.
+    happened = Happened.watched(played.ring, EventLog(), configs, lambda: played.at)
     context = Context(
         report=played.report(),
         history=played.ring,
-        inventory=played.inventory(),
+        inventory=inventory,
         coverage=[server_coverage(played.ring, Server(SERVER, None, None), played.at)],
         now=played.at,
         interval_seconds=answers.every_seconds,
         history_from=span[0] if span else None,
         evenly_read=True,
+        happenings=happened.now(inventory, played.at),
     )
     return _of(context, clocked=False)
 

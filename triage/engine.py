@@ -57,7 +57,13 @@ class _Judge:
             if rule.level is not Level.SERVER:
                 unjudged += self._unjudged(rule, subjects)
         kept = folded(findings, self._rules, self._numbers.facts.config)
-        return Judgement(self._context.now, len(self._rules), ranked(kept, self._rules), tuple(unjudged))
+        drifts = {
+            key: drift
+            for key, drift in self._context.happenings.drifts.items()
+            if key.server not in self._hidden
+        }
+        found = ranked(kept, self._rules)
+        return Judgement(self._context.now, len(self._rules), found, tuple(unjudged), drifts)
 
     def _answers(self, server: str) -> bool:
         one = self._context.coverage_of.get(server)

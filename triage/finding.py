@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from history.drift import Drift
 from telemetry.identity import ModelKey
 from telemetry.units import Unit
 
@@ -92,9 +94,14 @@ class Unjudged:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """All findings at `at`, most harmful first; `rules` is how many rules were checked."""
+    """All findings at `at`, most harmful first; `rules` is how many rules were checked.
+
+    `drifts` are the models that run with another configuration than their files give them, whatever the
+    settings say about the rule for it: none of a server that does not answer or whose figures mean nothing.
+    """
 
     at: float
     rules: int
     findings: tuple[Finding, ...]
     unjudged: tuple[Unjudged, ...] = ()
+    drifts: Mapping[ModelKey, Drift] = field(default_factory=dict)

@@ -6,46 +6,38 @@ Rules ask for these as facts. A process puts them together at each judgement; sa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from history.config_book import ConfigBook, ConfigChange, NameKey
+from history.drift import Drift, Drifts, no_files
 from history.events import Event, EventLog
 from history.inventory import Inventory
 from history.ring import Ring
 from telemetry.actions import Record
-from telemetry.facts import ModelConfig
+from telemetry.identity import ModelKey
 from telemetry.memory import ServerProcesses
 from telemetry.probe import ProbeResult as ProbeResult
-from telemetry.scrape import Scrape, Source
+from telemetry.scrape import Source
 
 MEMORY_SECONDS = 3600.0
 """How long something that happened is of interest."""
 PROCESSES_FRESH_SECONDS = 30.0
 
-NameKey = tuple[str, str]
-"""Server id and model name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """The effective configuration of a READY model became another one at `at`: `text` names what changed."""
-
-    at: float
-    text: str
-    sizes: bool
-    """Instances or the largest batch changed: memory may differ for that reason."""
-
 
 @dataclass(frozen=True)
 class Happenings:
-    """Everything of the last hour, as it is known now."""
+    """Everything of the last hour, as it is known now; `drifts` says which models do not run as their files
+    say, however long ago that began.
+    """  # fmt: skip
 
     events: tuple[Event, ...] = ()
     records: tuple[Record, ...] = ()
     probes: Mapping[NameKey, ProbeResult] = field(default_factory=dict)
     processes: Mapping[str, ServerProcesses] = field(default_factory=dict)
-    config_changes: Mapping[NameKey, ConfigChange] = field(default_factory=dict)
+    config_changes: Mapping[NameKey, tuple[ConfigChange, ...]] = field(default_factory=dict)
+    drifts: Mapping[ModelKey, Drift] = field(default_factory=dict)
 
     @cached_property
     def records_of(self) -> Mapping[NameKey, tuple[Record, ...]]:
@@ -84,16 +76,31 @@ class Probes:
 
 
 class Happened:
-    """Puts the happenings of one process together; a `Sink`, for configurations are compared as they come."""
+    """Puts the happenings of one process together."""
 
     def __init__(
-        self, ring: Ring, events: EventLog, records: Callable[[], Sequence[Record]], probes: Probes
+        self,
+        ring: Ring,
+        events: EventLog,
+        records: Callable[[], Sequence[Record]],
+        probes: Probes,
+        configs: ConfigBook,
+        drifts: Callable[[Inventory], Mapping[ModelKey, Drift]],
     ) -> None:
-        self._ring, self._events, self._records, self._probes = ring, events, records, probes
-        self._configs = _ConfigMemory()
+        """`drifts` judges the models of an inventory; see `history.drift`."""
+        self._ring, self._events, self._probes = ring, events, probes
+        self._records, self._configs, self._drifts = records, configs, drifts
+
+    @classmethod
+    def watched(
+        cls, ring: Ring, events: EventLog, configs: ConfigBook, clock: Callable[[], float] | None = None
+    ) -> Happened:
+        """Of servers that are only read: without actions, test requests and files."""
+        drifts = Drifts(configs, events, tuple, no_files, lambda: ring.revision, clock)
+        return cls(ring, events, tuple, Probes(), configs, drifts.all)
 
     def now(self, inventory: Inventory, at: float) -> Happenings:
-        """What is known at `at` (unix seconds)."""
+        """Everything that happened within the hour before `at` (unix seconds)."""
         since = at - MEMORY_SECONDS
         return Happenings(
             self._events.events(since=since),
@@ -101,82 +108,11 @@ class Happened:
             self._probes.results(),
             {server: seen for server in inventory.servers if (seen := self._seen(server, at)) is not None},
             self._configs.changes(since),
+            self._drifts(inventory),
         )
-
-    def accept(self, scrape: Scrape) -> None:
-        """Take one scrape; only configurations are remembered."""
-        if scrape.source is Source.CONFIG and scrape.ok and isinstance(scrape.payload, Mapping):
-            self._configs.note(scrape.server, scrape.payload.values(), scrape.at)
-
-    def config_changes(self, since: float) -> dict[NameKey, ConfigChange]:
-        """Configurations that became others since then (unix seconds)."""
-        return self._configs.changes(since)
-
-    def restore(self, changes: Mapping[NameKey, ConfigChange]) -> None:
-        """Know these changes of configurations."""
-        self._configs.restore(changes)
 
     def _seen(self, server: str, at: float) -> ServerProcesses | None:
         scrape = self._ring.last(server, Source.PROCESSES)
         if scrape is None or at - scrape.at > PROCESSES_FRESH_SECONDS:
             return None
         return scrape.payload if isinstance(scrape.payload, ServerProcesses) else None
-
-
-class _ConfigMemory:
-    """Remembers the configurations of models, to say when one became another."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[NameKey, ModelConfig] = {}
-        self._changes: dict[NameKey, ConfigChange] = {}
-
-    def note(self, server: str, configs: Iterable[object], at: float) -> None:
-        with self._lock:
-            for config in configs:
-                if not isinstance(config, ModelConfig):
-                    continue
-                key = (server, config.name)
-                before, self._known[key] = self._known.get(key), config
-                if before is not None and before is not config and before.raw != config.raw:
-                    self._changes[key] = _change(before, config, at)
-
-    def restore(self, changes: Mapping[NameKey, ConfigChange]) -> None:
-        with self._lock:
-            self._changes.update(changes)
-
-    def changes(self, since: float) -> dict[NameKey, ConfigChange]:
-        with self._lock:
-            self._changes = {key: one for key, one in self._changes.items() if one.at >= since}
-            return dict(self._changes)
-
-
-def _change(before: ModelConfig, now: ModelConfig, at: float) -> ConfigChange:
-    sizes = (before.instance_count, before.max_batch_size) != (now.instance_count, now.max_batch_size)
-    return ConfigChange(at, config_difference(before, now), sizes)
-
-
-_COMPARED: tuple[tuple[str, Callable[[ModelConfig], object]], ...] = (
-    ("instances", lambda config: config.instance_count),
-    ("max_batch_size", lambda config: config.max_batch_size),
-    ("dynamic batching", lambda config: "on" if config.dynamic_batching else "off"),
-    ("max_queue_delay_microseconds", lambda config: config.max_queue_delay_us),
-    ("max_queue_size", lambda config: config.max_queue_size),
-    ("default_timeout_microseconds", lambda config: config.queue_timeout_us),
-    ("preferred_batch_size", lambda config: list(config.preferred_batch_sizes)),
-    ("response cache", lambda config: "on" if config.response_cache else "off"),
-)
-
-
-def config_difference(before: ModelConfig, now: ModelConfig) -> str:
-    """`instances 1 → 2, max_batch_size 8 → 16`; what else differs is only counted, for it may be secret."""
-    parts = [
-        f"{name} {_shown(read(before))} → {_shown(read(now))}"
-        for name, read in _COMPARED
-        if read(before) != read(now)
-    ]
-    return ", ".join(parts) or "other settings"
-
-
-def _shown(value: object) -> str:
-    return "not set" if value is None else str(value)

@@ -12,6 +12,7 @@ from importlib import metadata
 
 from history.alerts import AlertsSeen
 from history.config_book import ConfigBook, KnownConfig
+from history.drift import Drift
 from history.events import EventLog, EventState
 from history.memory_changes import MemoryChange
 from history.memory_ledger import MemoryLedger
@@ -22,14 +23,14 @@ from signals.advice_book import AdviceBook, Given
 from telemetry.actions import Record
 from telemetry.errors import SettingsError
 from telemetry.facts import ModelConfig
-from telemetry.identity import Server
+from telemetry.identity import ModelKey, Server
 from telemetry.masking import Mask, parameter_values, without_parameter_values
 from telemetry.objective import Objective
 from telemetry.rule_choice import RuleChoice
 from telemetry.scrape import Scrape, Source
 from triage.context import ServerCoverage
 from triage.figures import Watch
-from triage.happenings import ConfigChange, Happened, ProbeResult, Probes
+from triage.happenings import ProbeResult, Probes
 from triage.rulebook import RULES
 
 FORMAT = 1
@@ -46,7 +47,7 @@ class Sources:
     events: EventLog
     configs: ConfigBook
     memory: MemoryLedger
-    happened: Happened
+    drifts: Callable[[], Mapping[ModelKey, Drift]]
     probes: Probes
     records: Callable[[], Sequence[Record]]
     coverage: Callable[[], Sequence[ServerCoverage]]
@@ -110,17 +111,20 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was known besides numbers; configurations by (server, model)."""
+    """What was known besides numbers; configurations by (server, model).
+
+    `drifts` as they were judged: whoever opens the file has neither the models' files nor masked values.
+    """
 
     events: EventState
     configs: Mapping[tuple[str, str], KnownConfig]
-    config_changes: Mapping[tuple[str, str], ConfigChange]
     memory: tuple[MemoryChange, ...]
     records: tuple[Record, ...]
     probes: tuple[ProbeResult, ...]
     coverage: tuple[ServerCoverage, ...]
     alerts: AlertsSeen = field(default_factory=AlertsSeen)
     advice: tuple[Given, ...] = ()
+    drifts: Mapping[ModelKey, Drift] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +210,17 @@ def _facts(sources: Sources, ids: Collection[str], since: float, details: Callab
     return Facts(
         sources.events.state(ids, since),
         {key: _config_masked(one) for key, one in sources.configs.everything().items() if key[0] in ids},
-        {key: one for key, one in sources.happened.config_changes(since).items() if key[0] in ids},
         tuple(one for one in sources.memory.changes() if one.mark.server in ids and one.mark.ended >= since),
         tuple(records),
         tuple(one for one in sources.probes.results().values() if one.server in ids),
         tuple(one for one in sources.coverage() if one.server in ids),
         sources.alerts() if len(ids) == len(sources.watch.servers) else AlertsSeen(),
         tuple(one for one in sources.advice.rows() if one.key.server in ids),
+        drifts={
+            key: _drift_masked(one, details(key.server))
+            for key, one in sources.drifts().items()
+            if key.server in ids
+        },
     )
 
 
@@ -232,6 +240,12 @@ def _config_masked(known: KnownConfig) -> KnownConfig:
     )
     first, now = config_without_secrets(known.first), config_without_secrets(known.now)
     return replace(known, first=first, now=now, changes=changes)
+
+
+def _drift_masked(drift: Drift, details: bool) -> Drift:
+    """Without values of fields that may be secret, and without who brought it for whom that is not."""
+    changes = tuple(one if one.public else replace(one, before=None, after=None) for one in drift.changes)
+    return replace(drift, changes=changes, who=drift.who if details else "")
 
 
 def config_without_secrets(config: ModelConfig) -> ModelConfig:

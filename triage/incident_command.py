@@ -178,15 +178,15 @@ def _from_server(server: Server, out: Path, window_seconds: float) -> None:
     def coverage() -> tuple[ServerCoverage, ...]:
         return (server_coverage(seen.ring, server, at),)
 
-    probes = Probes()
+    happened = Happened.watched(seen.ring, reading.events, reading.configs, lambda: at)
     sources = Sources(
         watch=reading,
         ring=seen.ring,
         events=reading.events,
         configs=reading.configs,
         memory=MemoryLedger(seen.ring, reading.events, tuple, reading.interval_seconds),
-        happened=Happened(seen.ring, reading.events, tuple, probes),
-        probes=probes,
+        drifts=lambda: happened.now(seen.inventory(), at).drifts,
+        probes=Probes(),
         records=tuple,
         coverage=coverage,
     )

@@ -55,8 +55,9 @@ class Opened(WithFigures):
         self.probes = Probes()
         for probe in facts.probes:
             self.probes.report(probe)
-        self.happened = Happened(self.ring, self.events, self.records, self.probes)
-        self.happened.restore(facts.config_changes)
+        self.happened = Happened(
+            self.ring, self.events, self.records, self.probes, self.configs, lambda _inventory: facts.drifts
+        )
         self._servers = tuple(row.server() for row in manifest.servers)
         figures = _AsItWas(
             self,

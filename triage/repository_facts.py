@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from history.config_book import ConfigChange
 from history.events import EventKind
 from telemetry.actions import ActionKind, Outcome, Record
-from telemetry.facts import ModelState
+from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey
 from telemetry.load_errors import POLL_FAILED
 from telemetry.probe import ProbeCause
@@ -22,8 +23,6 @@ REFUSALS: tuple[tuple[str, str], ...] = (
 )
 """Class of a refused load, and the words of the server that tell it."""
 _NOT_LOADED = "not loaded: "
-NO_EFFECT = "nothing had changed on disk"
-"""Words of the write side for a load that the server answered well without doing anything."""
 SETTLED_SECONDS = 10.0
 """A model that has been READY for less may still start its processes."""
 _MINUTE = 60.0
@@ -106,56 +105,59 @@ def unloaded_by_us(context: Context, key: ModelKey) -> bool:
 # ---- configurations
 
 
-def _override(context: Context, key: ModelKey) -> Record | None:
-    """The load with another configuration that is still in force, if it went through us."""
-    mine = [
-        record
-        for record in context.happenings.records_of.get((key.server, key.name), ())
-        if record.outcome is Outcome.DONE
-        and record.action.kind in (ActionKind.OVERRIDE, ActionKind.REVERT, ActionKind.UNLOAD)
-    ]
-    newest = max(mine, key=lambda record: record.ended_at or 0.0, default=None)
-    if newest is None or newest.action.kind is not ActionKind.OVERRIDE:
-        return None
-    restarted = _restarts(context, key.server)
-    return None if restarted and restarted[-1] > (newest.ended_at or 0.0) else newest
+def _config(context: Context, key: ModelKey) -> ModelConfig | None:
+    facts = context.facts_of.get(key)
+    return facts.config if facts else None
+
+
+def _known(context: Context, key: ModelKey, told: bool) -> Fact:
+    """Nothing is told of a model whose configuration was never read."""
+    return None if _config(context, key) is None and not told else float(told)
+
+
+def _config_drifted(context: Context, key: ModelKey) -> Fact:
+    return _known(context, key, key in context.happenings.drifts)
 
 
 def _override_in_force(context: Context, key: ModelKey) -> Fact:
-    return float(_override(context, key) is not None)
+    drift = context.happenings.drifts.get(key)
+    return _known(context, key, drift is not None and drift.ours)
+
+
+def _drift_known_from(context: Context, key: ModelKey) -> Fact:
+    drift = context.happenings.drifts.get(key)
+    return drift.source.value if drift else None
+
+
+def _config_change(context: Context, key: ModelKey) -> Fact:
+    drift = context.happenings.drifts.get(key)
+    return drift.difference if drift else None
+
+
+def _resized(context: Context, key: ModelKey) -> ConfigChange | None:
+    """The newest change of instances or the largest batch, whoever brought it."""
+    changes = context.happenings.config_changes.get((key.server, key.name), ())
+    return next((one for one in reversed(changes) if one.sizes), None)
 
 
 def _config_changed(context: Context, key: ModelKey) -> Fact:
     """Only known of what was read: an earlier process' configurations are not kept."""
-    change = context.happenings.config_changes.get((key.server, key.name))
-    return float(change is not None and change.sizes)
-
-
-def _config_drifted(context: Context, key: ModelKey) -> Fact:
-    changed = (key.server, key.name) in context.happenings.config_changes
-    return float(changed or _override(context, key) is not None)
+    return _known(context, key, _resized(context, key) is not None)
 
 
 def _load_without_effect(context: Context, key: ModelKey) -> Fact:
     """1 if the newest load through us was answered well and changed nothing."""
     newest = _newest_load(context, key.server, key.name)
-    return float(newest is not None and newest.outcome is Outcome.DONE and NO_EFFECT in newest.sentence)
-
-
-def _config_change(context: Context, key: ModelKey) -> Fact:
-    change = context.happenings.config_changes.get((key.server, key.name))
-    return change.text if change else None
+    return float(newest is not None and newest.without_effect)
 
 
 def _queue_limit(context: Context, key: ModelKey) -> Fact:
-    facts = context.facts_of.get(key)
-    config = facts.config if facts else None
+    config = _config(context, key)
     return float(config.max_queue_size) if config and config.max_queue_size else None
 
 
 def _queue_timeout_us(context: Context, key: ModelKey) -> Fact:
-    facts = context.facts_of.get(key)
-    config = facts.config if facts else None
+    config = _config(context, key)
     return float(config.queue_timeout_us) if config and config.queue_timeout_us else None
 
 
@@ -237,6 +239,7 @@ OF_MODELS: Mapping[str, Callable[[Context, ModelKey], Fact]] = {
     "override_in_force": _override_in_force,
     "config_changed": _config_changed,
     "config_drifted": _config_drifted,
+    "drift_known_from": _drift_known_from,
     "load_without_effect": _load_without_effect,
     "config_change": _config_change,
     "max_queue_size": _queue_limit,
@@ -262,11 +265,11 @@ def model_since(context: Context, name: str, key: ModelKey) -> float | None:
     if name == "load_without_effect":
         newest = _newest_load(context, key.server, key.name)
         return newest.ended_at if newest else None
-    record = _override(context, key)
-    if name in ("override_in_force", "config_drifted") and record is not None:
-        return record.ended_at
-    if name in ("config_changed", "config_drifted"):
-        change = context.happenings.config_changes.get((key.server, key.name))
+    if name in ("override_in_force", "config_drifted", "drift_known_from"):
+        drift = context.happenings.drifts.get(key)
+        return drift.since if drift else None
+    if name == "config_changed":
+        change = _resized(context, key)
         return change.at if change else None
     if name in ("probe_failed", "probe_cause"):
         result = context.happenings.probes.get((key.server, key.name))

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from telemetry.config_diff import FieldChange, changes_between, in_words
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey
 from triage.context import Context, Fact
-from triage.happenings import config_difference
 from triage.repository_facts import unloaded_by_us
 
 LEAST_REQUESTS = 20.0
@@ -83,15 +83,17 @@ def _config(context: Context, key: ModelKey) -> ModelConfig | None:
     return facts.config if facts else None
 
 
-def _sibling_difference(context: Context, key: ModelKey) -> tuple[str, str] | None:
+def _sibling_difference(context: Context, key: ModelKey) -> tuple[str, tuple[FieldChange, ...]] | None:
     """(server, what differs) of the first sibling with another configuration; only told of the later one."""
     mine = _config(context, key)
-    if mine is None:
+    if mine is None or not mine.raw:
         return None
     for other in sorted(_siblings(context, key)):
         theirs = _config(context, other)
-        if theirs is not None and other < key and _settings(theirs) != _settings(mine):
-            return other.server, config_difference(theirs, mine)
+        if theirs is None or not theirs.raw or not other < key:
+            continue
+        if differences := changes_between(_settings(theirs), _settings(mine)):
+            return other.server, differences
     return None
 
 
@@ -106,7 +108,7 @@ def _replica_config_differs(context: Context, key: ModelKey) -> Fact:
 
 def _replica_config_difference(context: Context, key: ModelKey) -> Fact:
     found = _sibling_difference(context, key)
-    return f"{found[1]}, compared with {found[0]}" if found else None
+    return in_words(found[1], f"on {found[0]}:") if found else None
 
 
 # ---- ensembles

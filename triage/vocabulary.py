@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from history.drift import KnownFrom
 from signals.definition import Definition
 from signals.definitions import DEFINITIONS
 from telemetry.facts import ModelState
@@ -99,10 +100,11 @@ FACTS: tuple[Quantity, ...] = (
         "config_drifted",
         _M,
         Unit.NONE,
-        "1 if its configuration became another one within the hour, or a load call brought it",
+        "1 if it runs with another configuration than its files give it, as far as can be seen",
     ),
+    _fact("drift_known_from", _M, Unit.NONE, "how that is known", tuple(KnownFrom)),
     _fact("load_without_effect", _M, Unit.NONE, "1 if its newest load through this app changed nothing"),
-    _fact("config_change", _M, Unit.NONE, "what changed in its configuration, for sentences"),
+    _fact("config_change", _M, Unit.NONE, "how what runs differs from its files, for sentences"),
     _fact("override_in_force", _M, Unit.NONE, "1 if it runs with a configuration that a load call brought"),
     _fact("load_refused", _M, Unit.NONE, "1 if its newest load through this app was refused"),
     _fact("load_refusal", _M, Unit.NONE, "why, for sentences"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from history.drift import Drift
 from history.inventory import Inventory
 from history.protocol import Frame, Grid, History
 from signals.definition import Level
 from signals.fleet import Fleet
 from signals.report import Report
+from telemetry.identity import ModelKey
 from triage.budget import Budgets
 from triage.context import ServerCoverage
 from triage.figures import Effort, Figures, Narrowing
@@ -40,6 +44,10 @@ class WithFigures:
     def judgement(self) -> Judgement:
         """The findings of triage, most harmful first."""
         return self._figures.judgement()
+
+    def drifts(self) -> Mapping[ModelKey, Drift]:
+        """Which models run with another configuration than their files give them: as the judgement has it."""
+        return self.judgement().drifts
 
     def happenings(self) -> Happenings:
         """What happened besides numbers within the last hour: events, actions, changed configurations."""

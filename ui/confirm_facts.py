@@ -11,7 +11,7 @@ from telemetry.ensembles import dependents, missing_steps, steps
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey
 from telemetry.units import Unit, human, human_duration
-from ui.drift import drift_of
+from ui.drift import drift_of_model
 from ui.format import clock, counted
 from ui.html import Html, tag
 from ui.own_requests import others_per_second, own_share, share_words
@@ -75,11 +75,11 @@ def last_request(models: list[ModelFacts], now: float) -> str:
 
 def _consequences(view: View, asked: Asked) -> list[str]:
     if asked.kind is ActionKind.UNLOAD:
-        return [*stop_too(view, asked), _AFTER_UNLOAD, *_lost_override(view, asked)]
+        return [*stop_too(view, asked), _AFTER_UNLOAD, *_lost_override(asked)]
     if asked.kind is ActionKind.RELOAD:
-        return [_RELOAD, *_kept_override(view, asked)]
+        return [_RELOAD, *_kept_override(asked)]
     if asked.kind is ActionKind.REVERT:
-        return [*_what_comes_back(view, asked), _REVERT, *stop_too(view, asked, back=True)]
+        return [*_what_comes_back(asked), _REVERT, *stop_too(view, asked, back=True)]
     missing = missing_steps(_config(view, asked), _ready(view, asked.server))
     with_it = f" Its steps {', '.join(missing)} are loaded with it." if missing else ""
     return [f"The server reads it from its repository and serves it when the load has ended well.{with_it}"]
@@ -100,23 +100,20 @@ _REVERT = (
 )
 
 
-def _what_comes_back(view: View, asked: Asked) -> list[str]:
-    drift = drift_of(_first(view, asked))
+def _what_comes_back(asked: Asked) -> list[str]:
+    drift = drift_of_model(asked.server, asked.model)
     if drift is None:
         return ["No difference from its files is known: it may come back as it is."]
     return [f"{drift.words(clock)}."]
 
 
-def _lost_override(view: View, asked: Asked) -> list[str]:
-    drift = drift_of(_first(view, asked))
+def _lost_override(asked: Asked) -> list[str]:
+    drift = drift_of_model(asked.server, asked.model)
     return [] if drift is None else ["It runs with an override, which is lost: see its mark in the table."]
 
 
-_KEPT = "It runs with an override, which a reload keeps while no file changes: to get its files, revert it."
-
-
-def _kept_override(view: View, asked: Asked) -> list[str]:
-    if drift_of(_first(view, asked)) is None:
+def _kept_override(asked: Asked) -> list[str]:
+    if drift_of_model(asked.server, asked.model) is None:
         return []
     return [
         "It runs with an override, which a reload keeps while no file changes: revert it to get its files."
@@ -184,10 +181,6 @@ def _ready(view: View, server: str) -> set[str]:
 
 def _of(view: View, asked: Asked) -> list[ModelFacts]:
     return [one for one in view.inventory.models if _same(one.key, asked)]
-
-
-def _first(view: View, asked: Asked) -> ModelFacts | None:
-    return next((one for one in _of(view, asked) if one.config is not None), None)
 
 
 def _config(view: View, asked: Asked) -> ModelConfig | None:

@@ -10,10 +10,14 @@ from ui.html import Html, span
 
 
 def drift_of(facts: ModelFacts | None) -> Drift | None:
-    """How the model's running configuration differs from its files', None if not or not to be seen."""
-    if facts is None:
-        return None
-    return runtime.current().drifts.of(facts.key.server, facts.key.name, facts.config)
+    """How this version's running configuration differs from its files', None if not or not to be seen."""
+    return None if facts is None else runtime.current().drifts().get(facts.key)
+
+
+def drift_of_model(server: str, model: str) -> Drift | None:
+    """The same for a model as a whole: an action is on all of its versions."""
+    found = runtime.current().drifts().items()
+    return next((drift for key, drift in found if (key.server, key.name) == (server, model)), None)
 
 
 def drift_badge(facts: ModelFacts | None) -> Html | None:

@@ -16,6 +16,7 @@ from telemetry.errors import InvalidRequest, TritonscopeError
 from telemetry.facts import ModelConfig
 from ui.confirm_facts import Asked, traffic
 from ui.decide import decide
+from ui.drift import drift_of_model
 from ui.html import Html, div, span, tag
 from ui.override_fields import override_fields
 from ui.panel import panel
@@ -43,7 +44,7 @@ def override_form(asked: Asked) -> None:
         refusal = "" if changes_between(running.raw, wanted) else "Change a field first."
     except InvalidRequest as error:
         changes, wanted, refusal = Override(), running.raw, error.sentence
-    drift = runtime.current().drifts.of(asked.server, asked.model, running)
+    drift = drift_of_model(asked.server, asked.model)
     panel(_difference(asked, running, wanted, refusal, drift), key="difference")
     lines = durable_lines(running.raw, wanted, drift.changes if drift is not None else ())
     if lines:

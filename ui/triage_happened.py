@@ -90,7 +90,8 @@ def _action(record: Record) -> Done:
 
 def _configs(view: View, start: float, end: float) -> Iterator[Happened]:
     """Configurations that became others, whoever did it."""
-    for (server, model), change in runtime.current().happenings().config_changes.items():
-        if start <= change.at <= end and view.sees(server):
-            text = f"{model} runs with another configuration: {change.text}"
-            yield Happened(Done(change.at, server, model, CONFIG, text))
+    for (server, model), changes in runtime.current().happenings().config_changes.items():
+        for change in changes:
+            if start <= change.at <= end and view.sees(server):
+                text = f"{model} runs with another configuration: {change.words()}"
+                yield Happened(Done(change.at, server, model, CONFIG, text))

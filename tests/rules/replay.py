@@ -9,6 +9,8 @@ import numpy as np
 
 from collectors.config import parse_config
 from collectors.repository import index_samples
+from history.config_book import ConfigBook
+from history.drift import Drifts, no_files
 from history.events import EventLog
 from history.inventory import Inventory
 from history.ring import Ring
@@ -40,6 +42,7 @@ class Replay:
     ring: Ring = field(default_factory=Ring)
     events: EventLog = field(default_factory=EventLog)
     probes: Probes = field(default_factory=Probes)
+    configs: ConfigBook = field(default_factory=ConfigBook)
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
@@ -48,7 +51,15 @@ class Replay:
         ]
         # A scenario of a day is remembered whole.
         self.ring = Ring(retention_seconds=max(3600.0, self.scenario.ticks * self.scenario.interval_seconds))
-        self.happened = Happened(self.ring, self.events, self._records, self.probes)
+        drifts = Drifts(
+            self.configs,
+            self.events,
+            self._records,
+            no_files,
+            lambda: self.ring.revision,
+            lambda: START + self.seconds,
+        )
+        self.happened = Happened(self.ring, self.events, self._records, self.probes, self.configs, drifts.all)
 
     def run(self) -> Iterator[float]:
         """Plays every tick; yields its time in seconds from 0."""
@@ -119,18 +130,24 @@ class Replay:
     def _accept(self, scrape: Scrape) -> None:
         self.ring.accept(scrape)
         self.events.accept(scrape)
-        self.happened.accept(scrape)
+        self.configs.accept(scrape)
 
     def _records(self) -> list[Record]:
         done = []
         for number, row in enumerate(self.scenario.records):
             at = parse_duration(row["at"])
             if at <= self.seconds:
-                action = Action(ActionKind(row["kind"]), row.get("server", "saved"), row["model"])
+                action = Action(
+                    ActionKind(row["kind"]),
+                    row.get("server", "saved"),
+                    row["model"],
+                    parameters={"changes": row.get("changes", {})},
+                )
                 record = Record(number, action, START + at, "", sent=True)
                 record = replace(record, ended_at=START + at, outcome=Outcome(row["outcome"]))
                 done.append(replace(record, sentence=row.get("sentence", ""), detail=row.get("detail")))
-        return done
+        # The newest first, as a journal gives them.
+        return done[::-1]
 
     def _probe(self) -> None:
         for row in self.scenario.probes:

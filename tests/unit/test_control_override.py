@@ -204,7 +204,7 @@ def test_the_difference_in_words_in_lines_and_in_the_journal(running: dict[str, 
     changes = changes_between(running, wanted)
     assert in_words(changes) == (
         "max_queue_delay_microseconds 2000 (was 500), preferred_batch_size 2, 4 (was 2, 4, 8), "
-        "instance_group[0].count 3 (was 2), max_batch_size 4 (was 8)"
+        "instances 3 (was 2), max_batch_size 4 (was 8)"
     )
     assert durable_lines(running, wanted) == (
         "dynamic_batching {\n"

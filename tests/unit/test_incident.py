@@ -112,8 +112,10 @@ def test_figures_facts_and_series_come_back_as_they_were(watched: Watched, file:
     assert there.ring.last("other", Source.METRICS) is None
     assert [one.text for one in there.events.events()] == [one.text for one in process.events.events()]
     assert [one.action.who for one in there.records()] == ["anna"]
-    drift = there.drifts.of("sandbox", "alpha", there.inventory().get(key).config)  # type: ignore[union-attr]
-    assert drift is not None and "max_batch_size" in drift.words(str)
+    drift = there.drifts()[key]
+    assert (drift.words(str), drift.who) == (process.drifts()[key].words(str), "anna")
+    assert drift.difference == "max_batch_size 8 (its file: 4)"
+    assert there.happenings().config_changes.keys() == {("sandbox", "alpha")}
 
 
 def test_a_printed_nan_and_an_absent_series_stay_different_things(file: Path) -> None:

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from collectors.config import parse_config
-from history.events import EventLog
-from history.inventory import Inventory
 from history.protocol import Grid
 from history.ring import Ring
 from signals.evaluation import SERVER, Dialect, Evaluation
@@ -23,7 +21,7 @@ from telemetry.scrape import Samples, Scrape, Series, Source
 from triage.change import SETTINGS, ChangeForm, proposed
 from triage.conditions import parse_threshold
 from triage.finding import Confidence, Finding, Severity
-from triage.happenings import Happened, ProbeResult, Probes
+from triage.happenings import ProbeResult, Probes
 from triage.nodes import Largest
 from triage.ranking import folded
 from triage.rulebook import load_rulebook, parse_rule
@@ -150,25 +148,6 @@ def test_what_follows_from_what_follows_goes_along() -> None:
 
 
 # ---- what happened
-
-
-def happened(ring: Ring) -> Happened:
-    return Happened(ring, EventLog(), lambda: (), Probes())
-
-
-def test_a_configuration_that_became_another_one_is_remembered_for_an_hour() -> None:
-    ring = Ring()
-    seen = happened(ring)
-    before = config(max_batch_size=8, parameters={"token": {"string_value": "secret"}})
-    after = config(max_batch_size=16, parameters={"token": {"string_value": "another"}})
-    for at, one in ((1000.0, before), (1010.0, before), (1020.0, after)):
-        seen.accept(Scrape("a", Source.CONFIG, at, 0.001, payload={"alpha": one}))
-    change = seen.now(Inventory(()), 1030.0).config_changes["a", "alpha"]
-    assert (change.at, change.sizes) == (1020.0, True)
-    assert change.text.startswith("max_batch_size 8 → 16")
-    assert "secret" not in change.text
-    assert "another" not in change.text
-    assert seen.now(Inventory(()), 1020.0 + 3601.0).config_changes == {}
 
 
 def test_the_newest_test_request_of_a_model_counts() -> None:
