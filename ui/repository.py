@@ -15,7 +15,7 @@ from telemetry.identity import ModelKey, version_number
 from telemetry.load_errors import POLL_FAILED, explain_reason, load_error, poll_failure, remedy_of
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui import confirm
-from ui.drift import drift_badge, drift_of
+from ui.drift import drift_badge, drift_of_model
 from ui.format import raw_tip, since, utc
 from ui.html import Child, Html, div, join, link, span, tag
 from ui.model_rows import STATES, failed_class
@@ -333,7 +333,7 @@ def _offers(row: RepositoryRow, view: View) -> tuple[ActionKind, ...]:
         if (one.key.server, one.key.name) == (row.key.server, row.key.name)
     }
     if ModelState.READY in states:
-        back = (ActionKind.REVERT,) if drift_of(row.facts) is not None else ()
+        back = (ActionKind.REVERT,) if drift_of_model(row.key.server, row.key.name) is not None else ()
         return (ActionKind.UNLOAD, ActionKind.RELOAD, ActionKind.OVERRIDE, *back)
     if ModelState.LOADING in states or ModelState.UNLOADING in states:
         return (ActionKind.UNLOAD,)
