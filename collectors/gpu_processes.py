@@ -48,6 +48,7 @@ class ProcessCollector:
         self._weights = WeightReader()
         self._known: Process | None = None
         self._why: str | None = None
+        self._counts: Mapping[tuple[str, str], int] = {}
         self._rest_until = 0.0
 
     def collect(self) -> Scrape | None:
@@ -75,6 +76,8 @@ class ProcessCollector:
 
         found = read_processes(self.server, table, self._cards, self._weights, self._known)
         self._known = tables[-1].processes.get(found.pid) if found.pid is not None else None
+        found = replace(found, before=self._counts)
+        self._counts = found.counts()
         return Reading(found, process_samples(found))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from history.inventory import NAMING_FAMILIES
 from telemetry.catalogue import CATALOGUE, MODEL_FAMILIES, Kind
 from telemetry.facts import IndexEntry, ModelState, ModelStatistics
-from telemetry.scrape import Samples, Series
+from telemetry.scrape import FloatArray, Samples, Series
 
 Row = tuple[str, str]
 """Model name and version as labelled."""
@@ -134,3 +135,20 @@ def _by_row(entries: Sequence[IndexEntry]) -> Mapping[Row, IndexEntry]:
 
 def _serves(entry: IndexEntry | None) -> bool:
     return entry is not None and entry.state is ModelState.READY
+
+
+def lasting_falls(values: FloatArray) -> int:
+    """How many falls of a counter lasted: it climbed again, or not, until it fell the next time.
+
+    `values` (n,) are its readings in the order of their times. A fall did not last if one reading brought
+    back at least half of it and what there was before: then two counters are read in turn. The newest fall
+    is not counted, nobody knows yet.
+    """
+    falls = np.flatnonzero(np.diff(values) < 0) + 1
+    count = 0
+    for fell, ends in pairwise(falls):
+        before, low = values[fell - 1], values[fell]
+        rest = values[fell:ends]
+        back = (rest[1:] >= before) & (np.diff(rest) >= (before - low) / 2)
+        count += not back.any()
+    return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -93,6 +94,18 @@ class ServerProcesses:
     gpu_why: str = ""
     weights: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Bytes of the weight files of (model, version), as far as its repository can be read here."""
+    before: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """How many stubs each (model, version) had in the reading before this one."""
+
+    def living(self, model: str, version: str) -> int:
+        """Stubs of one model, of this reading or the one before, the larger number: while a model is loaded
+        anew it has none for a moment, and the repository index may not show that.
+        """  # fmt: skip
+        return max(self.counts().get((model, version), 0), self.before.get((model, version), 0))
+
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """How many stubs each (model, version) has."""
+        return Counter((stub.model, stub.version) for stub in self.stubs)
 
     def smallest_stub(self) -> StubProcess | None:
         """The stub with the least private memory: no more than so much is the interpreter's own."""

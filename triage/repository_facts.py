@@ -6,8 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
+import numpy as np
+
+from history.changes import lasting_falls
 from history.config_book import ConfigChange
 from history.events import EventKind
+from history.protocol import Grid, Reduce
+from signals.parts import EXECUTIONS
 from telemetry.actions import ActionKind, Outcome, Record
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey
@@ -178,7 +183,7 @@ def _stubs_alive(context: Context, key: ModelKey) -> Fact:
     settled = facts.since is None or context.now - facts.since >= SETTLED_SECONDS
     if facts.config.backend != _STUBBED or facts.state is not ModelState.READY or not settled:
         return None
-    return float(sum((stub.model, stub.version) == (key.name, key.version) for stub in seen.stubs))
+    return float(seen.living(key.name, key.version))
 
 
 def _probe_failed(context: Context, key: ModelKey) -> Fact:
@@ -224,12 +229,21 @@ def _loads_in_1m(context: Context, server: str) -> Fact:
     if server not in context.inventory.index_read:
         return None
     since = context.now - _MINUTE
-    return float(
-        sum(
-            event.server == server and event.kind is EventKind.LOAD and event.at >= since
-            for event in context.happenings.events
-        )
+    mine = [one for one in context.happenings.events if one.server == server and one.at >= since]
+    shown = sum(one.kind is EventKind.LOAD for one in mine)
+    # A model that is unloaded and loaded between two readings of the index is READY in both.
+    fell = any(one.kind is EventKind.RESET for one in mine)
+    return float(max(shown, _lasting_falls(context, server, since) if fell else 0))
+
+
+def _lasting_falls(context: Context, server: str, since: float) -> int:
+    """Falls of the counters that lasted, the most of any model: each was a load."""
+    grid = Grid(since, context.report.at, context.interval_seconds)
+    frame = context.history.gauge_range(
+        EXECUTIONS, ("model", "version"), grid, where=(("server", server),), reduce=Reduce.MAX
     )
+    columns = (frame.values[:, place] for place in range(len(frame.keys)))
+    return max((lasting_falls(column[~np.isnan(column)]) for column in columns), default=0)
 
 
 OF_MODELS: Mapping[str, Callable[[Context, ModelKey], Fact]] = {

@@ -7,9 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
 from collectors.exposition import read_page
 from collectors.repository import index_samples, parse_index
 from collectors.statistics import parse_statistics, statistics_samples
+from history.changes import lasting_falls
 from history.events import EventKind, EventLog
 from telemetry.errors import NoAnswer, Restricted, Unreachable
 from telemetry.facts import ServerMetadata
@@ -309,3 +313,19 @@ def test_a_real_unload_and_load() -> None:
     loaded = [name for kind, name in kinds if kind == "load"]
     assert unloaded and set(loaded) <= set(unloaded)
     assert not [kind for kind, _ in kinds if kind in ("restart", "reload", "down")]
+
+
+@pytest.mark.parametrize(
+    ("values", "lasting"),
+    [
+        ([900, 10, 904, 12, 908, 14, 912], 0),
+        ([900, 904, 0, 0, 0, 908, 912, 0, 0, 916], 0),
+        # Loaded anew every three readings: it climbs again, and the newest fall is not known to last.
+        ([0, 5, 10, 15, 0, 5, 10, 15, 0, 5, 10, 15, 0, 5], 2),
+        ([900, 0, 5, 2, 7], 1),
+        ([900], 0),
+        ([], 0),
+    ],
+)
+def test_two_counters_read_in_turn_are_no_loads(values: list[float], lasting: int) -> None:
+    assert lasting_falls(np.array(values, dtype=np.float64)) == lasting

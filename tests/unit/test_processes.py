@@ -194,6 +194,16 @@ def test_hundreds_of_processes_are_looked_at_less_often(monkeypatch: pytest.Monk
     assert collector.collect() is not None
 
 
+def test_a_stub_lives_until_two_readings_in_a_row_are_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collectors.gpu_processes.MOST_CPU_SHARE", float("inf"))
+    tables = iter([table(), table(lines={}), table(lines={})])
+    collector = ProcessCollector(SERVER, table=lambda: next(tables), cards=lambda: ((), NO_DRIVER))
+    readings = [scrape.payload for _ in range(3) if (scrape := collector.collect()) is not None]
+    # The last two instances went: while a model is loaded anew, one reading may meet it without any.
+    assert [one.living("add", "1") for one in readings] == [2, 2, 0]  # type: ignore[attr-defined]
+    assert [len(one.stubs) for one in readings] == [2, 0, 0]  # type: ignore[attr-defined]
+
+
 def test_what_cannot_be_seen_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collectors.gpu_processes.MOST_CPU_SHARE", float("inf"))
     hidden = table(server=None, why="no process named tritonserver can be seen from here")
