@@ -55,6 +55,7 @@ NOT_IN_PROMQL = {
     "queue_timeout_us": "for sentences only",
     "name_in_url": "for a remark in the app only",
     "stubs_alive": "processes are seen by an app or exporter on the same machine",
+    "on_gpu": "for sentences only",
     "probe_failed": "test requests report to the app",
     "probe_cause": "test requests report to the app",
     "probe_sentence": "free text never becomes a label",

@@ -144,6 +144,7 @@ class _Judge:
             confidence=saying.confidence,
             excluded=tuple(one.fill(names, lookup) for one in saying.excluded if one.known(names, lookup)),
             change=self._change(saying, subject),
+            explains=saying.explains,
         )
 
     def _change(self, saying: Saying, subject: Subject) -> Change | None:

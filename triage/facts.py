@@ -191,6 +191,10 @@ class Facts:
         count = facts.instance_count if facts else None
         return float(count) if count is not None else None
 
+    def _on_gpu(self, key: ModelKey) -> Fact:
+        config = self.config(key)
+        return float(any(group.kind == "KIND_GPU" for group in config.instance_groups)) if config else None
+
     def _ensemble(self, key: ModelKey) -> Fact:
         facts = self._context.facts_of.get(key)
         return float(facts.ensemble) if facts and facts.config else None
@@ -299,6 +303,7 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "dynamic_batching": Facts._dynamic_batching,
     "max_queue_delay_us": Facts._max_queue_delay_us,
     "instances": Facts._instances,
+    "on_gpu": Facts._on_gpu,
     "ensemble": Facts._ensemble,
     "successes_since_load": Facts._successes_since_load,
     "request_us_mean_since_load": Facts._request_us_mean_since_load,

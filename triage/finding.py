@@ -55,7 +55,8 @@ class Finding:
     the first thing to do. `harm_per_second` ranks: requests per second failing plus waiting. `clause` is
     the sentence in a few words, for a list of several. `affected` is who is hurt, `confidence` how sure the
     cause is, `excluded` what it is not, `change` the setting that is proposed. `follows` are findings that
-    only follow from this one, such as an ensemble that fails because this step does.
+    only follow from this one, such as an ensemble that fails because this step does; `explains` are the rules
+    whose findings about the same model do for this cause, besides those that its rule names.
     """
 
     rule: str
@@ -76,6 +77,7 @@ class Finding:
     confidence: Confidence = Confidence.HIGH
     excluded: tuple[str, ...] = ()
     change: Change | None = None
+    explains: tuple[str, ...] = ()
 
 
 ONE_READING = "there is one reading only, and rates need two"

@@ -8,6 +8,7 @@ from signals.definitions import definition
 from signals.evaluation import MODEL, SERVER, Expression
 from signals.expression import (
     Difference,
+    Fact,
     Gauge,
     Increase,
     OrElse,
@@ -17,10 +18,12 @@ from signals.expression import (
     Scale,
     Sum,
 )
+from signals.facts import FactFamily
 from signals.parts import (
     EXECUTIONS,
     FAILURE,
     MODEL_EXECUTIONS,
+    executed_requests,
     executions,
     halved,
     own_work,
@@ -49,6 +52,13 @@ def _under_way(part: str) -> Expression:
 
 
 _ERRORS = _errors(Increase)
+_INFER = Rate("nv_inference_compute_infer_duration_us")
+_INPUT, _OUTPUT = (Rate(f"nv_inference_compute_{part}_duration_us") for part in ("input", "output"))
+# Each request of a batch is charged with the whole execution.
+_EXECUTING = Ratio(
+    Scale(own_work(OrElse(Sum(Sum(_INPUT, _INFER), _OUTPUT), _INFER)), 1e-6),
+    Ratio(own_work(executed_requests()), own_work(executions())),
+)
 
 MEASURES: tuple[Definition, ...] = (
     Definition(
@@ -82,6 +92,26 @@ MEASURES: tuple[Definition, ...] = (
         "Requests that one execution serves",
         "successes / executions",
         Ratio(own_work(successes()), own_work(executions())),
+    ),
+    Definition(
+        "executions_under_way",
+        Level.MODEL,
+        Unit.NONE,
+        "Executions under way on average",
+        "compute time / window / requests that one execution serves",
+        _EXECUTING,
+    ),
+    Definition(
+        "busy_ratio",
+        Level.MODEL,
+        Unit.RATIO,
+        "Busy share of the instances, by the metrics page where the statistics do not tell",
+        "compute time of executions / (instances x window)",
+        OrElse(
+            definition("instance_busy_ratio", Level.MODEL).expression,
+            Ratio(_EXECUTING, Fact(FactFamily.INSTANCES), on=MODEL),
+            on=MODEL,
+        ),
     ),
     Definition(
         "reloads",
@@ -178,6 +208,14 @@ MEASURES: tuple[Definition, ...] = (
         "Memory of all GPUs the server reports",
         "sum over its GPUs",
         Gauge("nv_gpu_memory_total_bytes", SERVER),
+    ),
+    Definition(
+        "gpu_utilization_ratio",
+        Level.SERVER,
+        Unit.RATIO,
+        "Utilization of the busiest GPU",
+        "the largest of its GPUs",
+        OverGpus(_of_gpu("utilization_ratio")),
     ),
     Definition(
         "gpu_memory_used_ratio",

@@ -28,7 +28,10 @@ def folded(
 ) -> list[Finding]:
     """Findings that follow from another go under it: as its rule says, and an ensemble's under a step's."""
     explains = {rule.name: rule.explains for rule in rules}
-    kept = _under(findings, lambda cause, follower: _explained(cause, follower, explains[cause.rule]))
+    kept = _under(
+        findings,
+        lambda cause, follower: _explained(cause, follower, (*explains[cause.rule], *cause.explains)),
+    )
 
     def of_step(cause: Finding, follower: Finding) -> bool:
         effective = config(follower.model) if follower.model else None

@@ -29,7 +29,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """What is said when its conditions hold: the cause as far as the data separates it."""
+    """What is said when its conditions hold: the cause as far as the data separates it.
+
+    `explains`: findings that follow from this cause, besides those that the rule explains.
+    """
 
     when: tuple[Condition, ...]
     unless: tuple[Condition, ...]
@@ -40,6 +43,7 @@ class Saying:
     confidence: Confidence = Confidence.HIGH
     excluded: tuple[Template, ...] = ()
     change: ChangeForm | None = None
+    explains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ _RULE_KEYS = {
 }  # fmt: skip
 _ALERT_KEYS = {"for", "when", "unless", "without", "windows", "note", "app_only"}
 _STAGE_KEYS = {"severity", "for", "when", "unless"}
-_SAYING_KEYS = {"when", "unless", "clause", "sentence", "remedy", "tag", "confidence", "excluded", "change"}
+_SAYING_KEYS = {
+    "when", "unless", "clause", "sentence", "remedy", "tag", "confidence", "excluded", "change", "explains",
+}  # fmt: skip
 _CHANGE_KEYS = {"setting", "to"}
 _AFFECTS = {
     Level.MODEL: "clients of {model} on {server}[, whose requests come at {requests_per_second}]",
@@ -69,9 +71,7 @@ class RuleReader:
             affects=self._affects(fields.get("affects")),
             enabled=self._switch(fields.get("enabled"), "enabled", True),
             alert=self._alert(fields.get("prometheus")),
-            explains=tuple(
-                self._checked(item, item, "explains", str) for item in self._items(fields.get("explains"))
-            ),
+            explains=self._names(fields.get("explains")),
             hides=self._switch(fields.get("hides"), "hides", False),
         )
 
@@ -250,7 +250,11 @@ class RuleReader:
             self._confidence(fields["confidence"]) if "confidence" in fields else usual.confidence,
             (*usual.excluded, *self._templates(fields.get("excluded"))),
             self._change(fields["change"]) if "change" in fields else None,
+            self._names(fields.get("explains")),
         )
+
+    def _names(self, node: Located | None) -> tuple[str, ...]:
+        return tuple(self._checked(item, item, "explains", str) for item in self._items(node))
 
     def _confidence(self, node: Located) -> Confidence:
         return self._checked(node, node, "confidence", _confidence)

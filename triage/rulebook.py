@@ -6,6 +6,7 @@ Every mistake in a file is a SettingsError with the file and the line.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from telemetry.errors import SettingsError
@@ -29,14 +30,27 @@ RULES = Path(__file__).parent / "rules"
 
 
 def load_rulebook(folder: Path = RULES) -> Rulebook:
-    """Every `*.md` of the folder. SettingsError with file and line for the first mistake."""
+    """Every `*.md` of the folder. SettingsError with file and line for the first mistake.
+
+    The project's own rules are read once in a process: they cannot change under it.
+    """
+    return _own_rules() if folder == RULES else _read(folder)
+
+
+@functools.cache
+def _own_rules() -> Rulebook:
+    return _read(RULES)
+
+
+def _read(folder: Path) -> Rulebook:
     paths = sorted(folder.glob("*.md"))
     if not paths:
         raise SettingsError(f"there are no rules in {folder.name}/: expected files like ServerDown.md")
     rules = tuple(parse_rule(path.read_text(encoding="utf-8"), path.name) for path in paths)
     names = {rule.name for rule in rules} | {EVERY_RULE}
     for rule in rules:
-        if unknown := sorted(set(rule.explains) - names):
+        explained = {*rule.explains, *(name for saying in rule.sayings for name in saying.explains)}
+        if unknown := sorted(explained - names):
             raise SettingsError(f"{rule.path}: `explains` names no rule: {', '.join(unknown)}")
     return Rulebook(rules)
 

@@ -24,6 +24,8 @@ FRESH_INTERVALS = 1.5
 """Figures older than this many intervals are no longer called current."""
 
 NOBODY_WAITS = "nobody waits"
+HURTING = ("FAILING",)
+"""Tags of remarks beside which it is not said that nothing is wrong."""
 
 Clock = Callable[[float], str]
 """Unix seconds as the reader's time of day."""
@@ -136,11 +138,13 @@ def _fine(context: Context, remarks: Sequence[Finding]) -> Verdict:
     if remarks and waiting == NOBODY_WAITS:
         # A remark may be about waiting: that nobody waits at this moment would contradict it.
         waiting = ""
-    parts = [part for part in (_models_part(context), _rate_part(context), waiting) if part]
+    told = (_models_part(context), _rate_part(context), _failed_part(context), waiting)
+    parts = [part for part in told if part]
     if not parts:
         return Verdict(VerdictLevel.UNKNOWN, "Nothing can be said yet: no model has reported a figure.")
     worth = f"; worth knowing: {_listed(remarks)}" if remarks else ""
-    return Verdict(VerdictLevel.FINE, f"Nothing is wrong: {', '.join(parts)}{worth}.")
+    opening = "Nothing is urgent" if any(one.tag in HURTING for one in remarks) else "Nothing is wrong"
+    return Verdict(VerdictLevel.FINE, f"{opening}: {', '.join(parts)}{worth}.")
 
 
 def _models_part(context: Context) -> str:
@@ -155,6 +159,15 @@ def _rate_part(context: Context) -> str:
     rates = [row.signals.number("requests_per_second") for row in context.report.servers]
     known = [rate for rate in rates if rate is not None]
     return f"{human(sum(known), Unit.NONE)} req/s" if known else ""
+
+
+def _failed_part(context: Context) -> str:
+    """What was counted, as long as no rule makes anything of it: cancelled requests are the clients' own."""
+    failed = 0.0
+    for row in context.report.servers:
+        reasons = row.signals.mapping("failures_by_reason") or {}
+        failed += (row.signals.number("failures_total") or 0.0) - reasons.get("CANCELED", 0.0)
+    return f"{counted(human(failed, Unit.NONE), 'request')} failed" if failed >= 1 else ""
 
 
 def _waiting_part(context: Context) -> str:

@@ -28,7 +28,8 @@ def context(
     coverage: tuple[ServerCoverage, ...] = (ServerCoverage("one", True, 1.0),),
     rate: float | None = 24.0,
 ) -> Context:
-    servers = (ServerSignals("one", Signals({"requests_per_second": rate})),)
+    figures = {"requests_per_second": rate, "failures_total": None, "failures_by_reason": None}
+    servers = (ServerSignals("one", Signals(figures)),)
     report = Report(NOW, 60.0, servers=servers, models=models)
     return Context(report, Ring(), Inventory(()), coverage, NOW, 2.0, NOW - 100.0)
 
