@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,17 @@ def test_a_mistake_in_a_proposal_names_its_line(written: str, wrong: str, told: 
     assert told in str(error.value)
 
 
-def test_a_rule_can_only_explain_rules_that_exist(tmp_path: Path) -> None:
-    text = RULE.replace("severity: info", "severity: info\nexplains: [QueueDominated]", 1)
+@pytest.mark.parametrize(
+    ("written", "wrong"),
+    [
+        ("\naffects:", "\nexplains: [QueueDominated]\naffects:"),
+        ("\n    confidence: high", "\n    explains: [QueueDominated]\n    confidence: high"),
+    ],
+    ids=["the rule", "a cause of it"],
+)
+def test_a_rule_can_only_explain_rules_that_exist(tmp_path: Path, written: str, wrong: str) -> None:
+    assert written in RULE
+    text = RULE.replace(written, wrong, 1)
     (tmp_path / "OneClientAtATime.md").write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match="`explains` names no rule: QueueDominated"):
         load_rulebook(tmp_path)
@@ -133,6 +143,15 @@ def test_a_finding_goes_under_the_one_that_explains_it_and_passes_its_severity_o
     ]
     assert kept[0].severity is Severity.PAGE
     assert [one.rule for one in kept[0].follows] == ["RequestsFailing"]
+
+
+def test_a_cause_explains_more_than_its_rule_does() -> None:
+    rules = load_rulebook().rules
+    failing, waiting = finding("RequestsFailing", "alpha"), finding("QueueDominates", "alpha")
+    assert len(folded([failing, waiting], rules, lambda key: None)) == 2
+    timed_out = replace(failing, explains=("QueueDominates",))
+    [kept] = folded([timed_out, waiting], rules, lambda key: None)
+    assert (kept.rule, [one.rule for one in kept.follows]) == ("RequestsFailing", ["QueueDominates"])
 
 
 def test_what_follows_from_what_follows_goes_along() -> None:
