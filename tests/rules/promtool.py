@@ -7,24 +7,18 @@ of a situation is written twice.
 from __future__ import annotations
 
 import math
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from collectors.config import parse_config
 from collectors.exporter_reading import Answers
 from collectors.exporter_values import exported
-from prometheus.builder import ALERTS_GROUP, SIGNALS_GROUP, text
 from prometheus.parameters import Parameters
 from telemetry.catalogue import CATALOGUE, Kind
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import Server
 from telemetry.scrape import Series
-from tests.prometheus_server import PROMTOOL
 from tests.rules.series import HTTP, UP, Scenario
 from triage.rulebook import load_rulebook
 
@@ -262,45 +256,6 @@ def _selector(labels: dict[str, str]) -> str:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def only(rules: str, alert: str) -> str:
-    """The rule file with one alert and what it stands on: an hour of the others costs a minute each."""
-    document = yaml.safe_load(rules)
-    rows = [row for group in document["groups"] for row in group["rules"]]
-    kept = [row for row in rows if row.get("alert") == alert]
-    for row in kept:  # grows meanwhile: recordings stand on recordings
-        kept += [one for one in rows if "record" in one and one["record"] in row["expr"] and one not in kept]
-    for group in document["groups"]:
-        group["rules"] = [row for row in group["rules"] if row in kept]
-    document["groups"] = [group for group in document["groups"] if group["rules"]]
-    return yaml.safe_dump(document, sort_keys=False)
-
-
-def run(
-    folder: Path, parameters: Parameters, cases: Sequence[Case], evaluation_seconds: float, alert: str = ""
-) -> str:
-    """promtool's verdict on the cases with rules of these parameters: "" if all hold, else what it says.
-
-    `alert`: with this alert alone.
-    """
-    folder.mkdir(exist_ok=True)
-    rules = text(load_rulebook(), parameters)
-    rules = only(rules, alert) if alert else rules
-    (folder / "rules.yml").write_text(rules, encoding="utf-8")
-    groups = [group["name"] for group in yaml.safe_load(rules)["groups"]]
-    tests = {
-        "rule_files": ["rules.yml"],
-        "evaluation_interval": f"{round(evaluation_seconds * 1e3)}ms",
-        "group_eval_order": [name for name in (SIGNALS_GROUP, ALERTS_GROUP) if name in groups],
-        "tests": [case.row() for case in cases],
-    }
-    (folder / "tests.yml").write_text(yaml.safe_dump(tests, sort_keys=False), encoding="utf-8")
-    assert PROMTOOL.exists(), "promtool is missing: run bash tools/prometheus.sh"
-    answer = subprocess.run(
-        [str(PROMTOOL), "test", "rules", "tests.yml"], cwd=folder, capture_output=True, text=True, timeout=300
-    )
-    return "" if answer.returncode == 0 else answer.stdout + answer.stderr
 
 
 # ---- what is asked

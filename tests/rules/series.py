@@ -9,6 +9,7 @@ same of its HTTP API alone.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -150,17 +151,19 @@ class Scenario:
         )
 
 
-def load_scenarios(path: Path) -> list[Scenario]:
+@functools.cache
+def load_scenarios(path: Path) -> tuple[Scenario, ...]:
     """Every scenario of one file."""
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     choices = {name: RuleChoice(name, True) for name in data.get("enable", ())}
-    located = read_located(path.read_text(encoding="utf-8"), path.name)[0]
+    located = read_located(text, path.name)[0] if "slo" in data else None
     objectives, wrong = objectives_of(path.name, ((located.entries if located else None) or {}).get("slo"))
     assert not wrong, wrong
-    return [
+    return tuple(
         replace(_scenario(row, parse_duration(data["interval"])), choices=choices, objectives=objectives)
         for row in data["scenarios"]
-    ]
+    )
 
 
 def _scenario(row: Mapping[str, Any], interval_seconds: float) -> Scenario:

@@ -25,9 +25,9 @@ from tests.rules.promtool import (
     operated,
     plain,
     quietly,
-    run,
     slowed,
 )
+from tests.rules.promtool_run import rules_of, run
 from tests.rules.series import Scenario, load_scenarios
 from triage.rulebook import load_rulebook
 
@@ -64,7 +64,9 @@ def test_prometheus_finds_what_the_app_finds_and_nothing_else(path: Path, tmp_pa
         same = [scenario for scenario in scenarios if _hashable(scenario) == parameters]
         folder = tmp_path / str(number)
         folder.mkdir()
-        told = run(folder, agreeing(same[0]), [agreement(one) for one in same], same[0].interval_seconds)
+        told = run(
+            folder, rules_of(agreeing(same[0])), [agreement(one) for one in same], same[0].interval_seconds
+        )
         assert told == ""
 
 
@@ -90,7 +92,8 @@ def test_every_rule_fires_with_a_scrape_a_minute(
     switched_on = {rule.name: RuleChoice(rule.name, True) for rule in load_rulebook().rules}
     objectives = dict.fromkeys(row for path in FILES for one in asked(path) for row in one.objectives)
     built = replace(parameters, choices=switched_on, objectives=tuple(objectives))
-    told = {rule: run(tmp_path / rule, built, found, SLOW_SECONDS, rule) for rule, found in cases.items()}
+    rules = rules_of(built)
+    told = {rule: run(tmp_path / rule, rules, found, SLOW_SECONDS, rule) for rule, found in cases.items()}
     assert {rule: text for rule, text in told.items() if text} == {}
     assert set(cases) == set(RULES)
 
@@ -105,7 +108,7 @@ def test_the_committed_rules_stay_quiet_where_nothing_is_wrong(tmp_path: Path, f
     ]
     figure(f"{len(quiet)} situations in which the committed rules say nothing")
     assert len(quiet) >= 20
-    assert run(tmp_path, Parameters(), quiet, 30.0) == ""
+    assert run(tmp_path, rules_of(Parameters()), quiet, 30.0) == ""
 
 
 def test_promtool_accepts_the_committed_rules(figure: Any) -> None:
@@ -130,7 +133,7 @@ def test_a_scenario_that_expects_the_wrong_thing_fails(tmp_path: Path) -> None:
     [hung] = [one for one in asked(SCENARIOS / "ModelHung.yaml") if one.name.startswith("works, then hangs")]
     for wrong in ((), ("ModelHung page bravo v1",)):
         expect = tuple(replace(one, alerts=wrong) for one in hung.expect[-1:])
-        told = run(tmp_path, agreeing(hung), [agreement(replace(hung, expect=expect))], 2.0)
+        told = run(tmp_path, rules_of(agreeing(hung)), [agreement(replace(hung, expect=expect))], 2.0)
         assert 'alertname="ModelHung", model="alpha", severity="page"' in told
 
 
@@ -162,4 +165,4 @@ def test_a_queue_that_is_as_long_as_yesterday_is_no_news(tmp_path: Path) -> None
         (26.8 * 3600, firing_now, fires),
     )
     case = Case("queue of a day", 60.0, series, checks)
-    assert run(tmp_path, Parameters(), [case], 300.0) == ""
+    assert run(tmp_path, rules_of(Parameters()), [case], 300.0) == ""
