@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import requests
 
 from sandbox import free_ports
+from sandbox.processes import end_group, start_bound
 
 ROOT = Path(__file__).parents[1]
 BINARY = ROOT / ".tools" / "prometheus" / "usr" / "bin" / "prometheus"
@@ -23,7 +24,7 @@ PROMTOOL = BINARY.with_name("promtool")
 
 
 class PrometheusServer:
-    """Debian's Prometheus on a free port, scraping some pages; a context manager, ended by its pid."""
+    """Debian's Prometheus on a free port, scraping some pages: a context manager. Ends with us."""
 
     def __init__(
         self,
@@ -57,15 +58,14 @@ class PrometheusServer:
             "--log.level=warn",
         ]
         with log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            self._process = start_bound(command, output=log)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
-            self._process.terminate()
-            self._process.wait(20)
+            end_group(self._process, 20.0)
         shutil.rmtree(self._folder / "data", ignore_errors=True)
 
     def ready(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 import requests
 
 from sandbox.ports import free_ports
+from sandbox.processes import end_group, start_bound
 from tests.e2e.stack import ROOT, until
 
 START_SECONDS = 90.0
@@ -32,9 +32,7 @@ def app_process(folder: Path, settings: str, *, port: int = 0, **environment: st
     }
     url, log = f"http://127.0.0.1:{port}", folder / "app.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "app.py"], cwd=ROOT, env=variables, stdout=output, stderr=output
-        )
+        process = start_bound([sys.executable, "app.py"], folder=ROOT, environment=variables, output=output)
 
     def answers() -> bool:
         assert process.poll() is None, f"the app ended:\n{log.read_text()}"
@@ -47,5 +45,4 @@ def app_process(folder: Path, settings: str, *, port: int = 0, **environment: st
         until(answers, f"the app answers; see {log}", START_SECONDS)
         yield url
     finally:
-        process.terminate()
-        process.wait(30)
+        end_group(process, 30.0)

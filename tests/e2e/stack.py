@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import requests
 
 from sandbox.ports import free_ports
+from sandbox.processes import end_group, start_bound
 from sandbox.run_folder import living_run_folders
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,8 +95,8 @@ def start_stack(folder: Path, **environment: str) -> Stack:
         **environment,
     }
     with output.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox", "run"], cwd=ROOT, env=variables, stdout=log, stderr=log
+        process = start_bound(
+            [sys.executable, "-m", "sandbox", "run"], folder=ROOT, environment=variables, output=log
         )
     stack = Stack(process, f"http://127.0.0.1:{app_port}", output)
 
@@ -107,8 +108,8 @@ def start_stack(folder: Path, **environment: str) -> Stack:
             return False
 
     try:
-        until(answers, f"the app answers; the launcher said:\n{output.read_text()}", START_SECONDS)
+        until(answers, f"the app answers; see {output}", START_SECONDS)
     except BaseException:
-        process.kill()
+        end_group(process, 20.0)
         raise
     return stack

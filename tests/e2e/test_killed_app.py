@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import requests
 from playwright.sync_api import Page, expect
 
 from sandbox.ports import free_ports
+from sandbox.processes import start_bound
 from sandbox.repository import FAULT_MODELS
 from telemetry.facts import ModelState
 from tests.e2e.stack import ROOT, until
@@ -36,12 +36,11 @@ class App:
             "TRITONSCOPE_APP_PORT": str(port),
         }
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=output, stderr=output
+            self.process = start_bound(
+                [sys.executable, "app.py"], folder=ROOT, environment=environment, output=output
             )
-        until(self._answers, f"the app on {self.url}; it said:\n{log.read_text()}", 60.0)
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         assert self.process.poll() is None, "the app ended"
         try:
             return requests.get(f"{self.url}/healthz", timeout=2).status_code == 200
@@ -51,8 +50,10 @@ class App:
 
 @contextmanager
 def started_app(settings: Path, port: int) -> Iterator[App]:
-    app = App(settings, port, settings.with_name("app.log"))
+    log = settings.with_name("app.log")
+    app = App(settings, port, log)
     try:
+        until(app.answers, f"the app on {app.url}; see {log}", 60.0)
         yield app
     finally:
         app.process.kill()
@@ -71,7 +72,7 @@ def lines(journal: Path) -> list[dict[str, object]]:
 
 @pytest.mark.timeout(300)  # three starts of the app, on a machine that may be busy
 def test_killed_between_sending_and_outcome(page: Page, lab: Lab, tmp_path: Path) -> None:
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=40_000)
     name, journal, settings = "slow", tmp_path / "state" / "journal.jsonl", tmp_path / "tritonscope.yml"
     lab.sandbox.add_model(
         FAULT_MODELS["slow_load"], name=name, parameters={"load_seconds": f"{LOAD_SECONDS:g}"}
@@ -101,7 +102,7 @@ def test_killed_between_sending_and_outcome(page: Page, lab: Lab, tmp_path: Path
         expect(told).to_be_visible()
         row = page.locator("table.ts-table tr", has_text=name).first
         expect(row).to_contain_text("loading")
-        expect(row).to_contain_text("ready", timeout=30_000)
+        expect(row).to_contain_text("ready", timeout=60_000)
         second.process.send_signal(signal.SIGKILL)
         second.process.wait(20)
 

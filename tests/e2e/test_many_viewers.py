@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import requests
 
 from sandbox.ports import free_ports
+from sandbox.processes import end_group, start_bound
 from tests.counting_proxy import CountingProxy
 from tests.e2e.stack import ROOT, Stack, until
 from tests.viewers import watch
@@ -35,16 +35,15 @@ def watched(stack: Stack, tmp_path: Path) -> Iterator[tuple[str, int, CountingPr
             "TRITONSCOPE_APP_PORT": str(port),
         }
         with (tmp_path / "app.log").open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=log, stderr=log
+            process = start_bound(
+                [sys.executable, "app.py"], folder=ROOT, environment=environment, output=log
             )
         url = f"http://127.0.0.1:{port}"
         try:
             until(lambda: answers(url), "the app answers", 90)
             yield url, process.pid, proxy
         finally:
-            process.terminate()
-            process.wait(20)
+            end_group(process, 20.0)
 
 
 def answers(url: str) -> bool:
