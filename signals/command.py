@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from telemetry.scrape import Notice
 
 _GZIP = b"\x1f\x8b"
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 UNREADABLE = 2
 """Exit status when nothing could be read."""
 
@@ -66,8 +68,9 @@ def _seconds(text: str) -> float:
 
 
 def write(text: str) -> None:
-    """Print; names may hold what the terminal's encoding has not."""
+    """Print; names may hold what the terminal's encoding has not, and what would steer the terminal."""
     encoding = sys.stdout.encoding or "utf-8"
+    text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 

@@ -164,7 +164,7 @@ _PARENTHESES = re.compile(r"\s*\([^)]*\)")
 
 def short_error(sentence: str) -> str:
     """The reason alone: `host:port is not reachable: connection refused` -> `connection refused`."""
-    plain = _PARENTHESES.sub("", sentence).strip()
+    plain = _PARENTHESES.sub("", sentence).strip().removesuffix(".")
     if (mark := "is not reachable: ") in plain:
         return plain.rsplit(mark, 1)[1]
     first, _, rest = plain.partition(" ")

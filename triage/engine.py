@@ -14,7 +14,7 @@ from telemetry.units import human_duration
 from triage.change import proposed
 from triage.conditions import Condition, Reference
 from triage.context import Context, Fact, Subject
-from triage.finding import ONE_READING, Change, Evidence, Finding, Judgement, Unjudged
+from triage.finding import NO_PAGE, ONE_READING, Change, Evidence, Finding, Judgement, Unjudged
 from triage.lookback import Hold, Lookback
 from triage.numbers import Numbers, server_of
 from triage.ranking import folded, ranked
@@ -187,8 +187,16 @@ class _Judge:
     def _why_not(self, rule: Rule, server: str, subjects: Sequence[Subject]) -> str | None:
         needs_figures = any(condition.left.is_signal for condition in rule.when)
         one = self._context.coverage_of.get(server)
+        if (
+            needs_figures
+            and one is not None
+            and one.asked_sources
+            and Source.METRICS not in one.asked_sources
+        ):
+            return NO_PAGE
         if needs_figures and one is not None and Source.METRICS in one.failed_sources:
-            return f"its metrics page is not readable: {one.failed_sources[Source.METRICS]}"
+            why = one.failed_sources[Source.METRICS].removesuffix(".")
+            return f"its metrics page is not readable: {why}"
         if needs_figures and self._one_reading():
             return ONE_READING
         for need in rule.needs:

@@ -191,6 +191,10 @@ class Facts:
         count = facts.instance_count if facts else None
         return float(count) if count is not None else None
 
+    def _sequence_batching(self, key: ModelKey) -> Fact:
+        config = self.config(key)
+        return float(config.sequence_batching) if config else None
+
     def _on_gpu(self, key: ModelKey) -> Fact:
         config = self.config(key)
         return float(any(group.kind == "KIND_GPU" for group in config.instance_groups)) if config else None
@@ -303,6 +307,7 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "dynamic_batching": Facts._dynamic_batching,
     "max_queue_delay_us": Facts._max_queue_delay_us,
     "instances": Facts._instances,
+    "sequence_batching": Facts._sequence_batching,
     "on_gpu": Facts._on_gpu,
     "ensemble": Facts._ensemble,
     "successes_since_load": Facts._successes_since_load,

@@ -80,6 +80,8 @@ class Finding:
     explains: tuple[str, ...] = ()
 
 
+NO_PAGE = "its metrics page was not read"
+"""Why nothing can be said about requests where only other answers of the server were given."""
 ONE_READING = "there is one reading only, and rates need two"
 """Why nothing can be said about requests right after the start, or on one saved page."""
 

@@ -15,7 +15,7 @@ from telemetry.facts import ModelState
 from telemetry.scrape import Source
 from telemetry.units import Unit, human, human_duration
 from triage.context import Context, ServerCoverage, short_error
-from triage.finding import ONE_READING, Finding, Judgement, Severity
+from triage.finding import NO_PAGE, ONE_READING, Finding, Judgement, Severity
 from triage.template import counted
 
 NAMED_FINDINGS = 2
@@ -66,7 +66,12 @@ def verdict(judgement: Judgement, context: Context, clock: Clock = local_clock) 
             VerdictLevel.UNKNOWN, f"Nothing can be said yet: {ONE_READING}."
         )
     remarks = [one for one in judgement.findings if one.severity is Severity.INFO]
-    return _unseen(context.coverage, context) or _unloaded(context) or _fine(context, remarks)
+    return (
+        _unseen(context.coverage, context)
+        or _unloaded(context)
+        or _without_page(context.coverage)
+        or _fine(context, remarks)
+    )
 
 
 def _wrong(findings: Sequence[Finding], context: Context, clock: Clock) -> Verdict:
@@ -120,6 +125,14 @@ def _unseen(coverage: Sequence[ServerCoverage], context: Context) -> Verdict | N
                 VerdictLevel.UNKNOWN,
                 f"{one.server} answers, but not its metrics page ({why}): its requests cannot be judged.",
             )
+    return None
+
+
+def _without_page(coverage: Sequence[ServerCoverage]) -> Verdict | None:
+    """Other answers than the metrics page say nothing about requests."""
+    for one in coverage:
+        if one.asked_sources and Source.METRICS not in one.asked_sources:
+            return Verdict(VerdictLevel.UNKNOWN, f"The requests to {one.server} cannot be judged: {NO_PAGE}.")
     return None
 
 

@@ -101,6 +101,22 @@ def test_a21_what_is_no_metrics_page_cannot_be_read(page: str, capsys: pytest.Ca
     assert told.err.startswith("This address does not serve Prometheus metrics")
 
 
+def test_a_name_that_would_steer_the_terminal_is_printed_harmlessly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = []
+    for tick, pending in enumerate((0, 3)):
+        page = tmp_path / f"{tick}.prom"
+        lines = ("request_success{{{}}} 9", "pending_request_count{{{}}} " + str(pending))
+        labels = 'model="a\x1b[2Jb\x07",version="1"'
+        page.write_text("".join(f"nv_inference_{line.format(labels)}\n" for line in lines), encoding="utf-8")
+        pages += ["--scrape", str(page)]
+    assert main(pages) == 1
+    written = capsys.readouterr().out
+    assert "TICKET  a\\x1b[2Jb\\x07 has 3 waiting requests" in written
+    assert not any(ord(letter) < 32 and letter != "\n" for letter in written)
+
+
 # ---- (b) queue, pending, batching
 
 

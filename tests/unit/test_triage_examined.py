@@ -154,3 +154,40 @@ def test_what_the_statistics_count_is_told_as_switched_off() -> None:
         [_switched_off(tick) for tick in range(4)], statistics=[statistics(tick) for tick in range(4)]
     )
     assert found(one) == ["CountersFrozen info ocr"]
+
+
+# ---- what was not given is not said to be missing at the server
+
+
+def test_without_a_metrics_page_it_is_not_called_a_server_without_figures() -> None:
+    row = {"name": "ocr", "version": "1", "state": "READY"}
+    one = judged([], indexes=[[row], [row]])
+    assert found(one) == []
+    assert one.verdict.sentence == "The requests to saved cannot be judged: its metrics page was not read."
+    whys = {unjudged.rule: unjudged.why for unjudged in one.judgement.unjudged}
+    assert whys["ModelHung"] == whys["GpuIdleWhileQueueing"] == "its metrics page was not read"
+    assert whys["RequestsFailing"] == "its metrics page was not read"
+
+
+def test_a_page_that_is_none_is_told_in_one_sentence() -> None:
+    html = ["<!doctype html><html><head><title>Sign in</title></head></html>"]
+    one = judged([lines("ocr", **work(100)), html])
+    assert one.verdict.sentence == (
+        "saved answers, but not its metrics page (This address does not serve Prometheus metrics. Triton's "
+        "usual is http://host:8002/metrics): its requests cannot be judged."
+    )
+    assert not any(unjudged.why.endswith(".") for unjudged in one.judgement.unjudged)
+
+
+def test_a_model_that_keeps_sequences_apart_gets_no_second_batcher() -> None:
+    pages = [lines("asr", **work(n, queue_us=1_900_000, infer_us=40_000)) for n in (0, 250)]
+    group = [{"name": "asr_0", "kind": "KIND_CPU", "count": 1}]
+    fields: dict[str, Any] = {"max_batch_size": 8, "instance_group": group}
+    [plain, sequences] = [
+        first(judged(pages, [config("asr", **fields, **more)])).change
+        for more in ({}, {"sequence_batching": {"oldest": {"max_candidate_sequences": 4}}})
+    ]
+    assert plain is not None
+    assert plain.setting == "max_queue_delay_microseconds"
+    assert sequences is not None
+    assert sequences.setting == "instance_group.count"

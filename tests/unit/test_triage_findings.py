@@ -116,7 +116,53 @@ def test_what_is_not_set_is_called_so() -> None:
     found = proposed(form("default_timeout_microseconds", "100 ms"), 100_000.0, config())
     assert found is not None
     assert found.old == "not set"
-    assert "default_queue_policy { default_timeout_microseconds: 100000 }" in found.snippet
+    assert found.snippet == (
+        "dynamic_batching {\n  default_queue_policy {\n    default_timeout_microseconds: 100000\n  }\n}"
+    )
+
+
+def test_a_section_keeps_what_else_stands_in_it() -> None:
+    running = config(
+        dynamic_batching={
+            "preferred_batch_size": [8],
+            "max_queue_delay_microseconds": 20_000,
+            "preserve_ordering": False,
+            "priority_levels": 2,
+            "default_queue_policy": {
+                "timeout_action": "REJECT",
+                "default_timeout_microseconds": 300_000,
+                "max_queue_size": 16,
+            },
+            "priority_queue_policy": {},
+        }
+    )
+    found = proposed(form("max_queue_size", "32"), 32.0, running)
+    assert found is not None
+    assert found.snippet == (
+        "dynamic_batching {\n  preferred_batch_size: [ 8 ]\n  max_queue_delay_microseconds: 20000\n"
+        "  priority_levels: 2\n  default_queue_policy {\n    default_timeout_microseconds: 300000\n"
+        "    max_queue_size: 32\n  }\n}"
+    )
+
+
+def test_a_count_of_instances_is_per_gpu_and_of_each_group() -> None:
+    # One instance on each of two GPUs: two of them, and twice as many are two on each.
+    on_gpus = config(instance_group=[{"name": "alpha_0", "kind": "KIND_GPU", "count": 1, "gpus": [0, 1]}])
+    found = proposed(form("instance_group.count", "2 * instances"), 4.0, on_gpus)
+    assert found is not None
+    assert (found.old, found.new) == ("1", "2")
+    assert found.snippet == "instance_group [\n  { count: 2 kind: KIND_GPU gpus: [ 0, 1 ] }\n]"
+    groups = [
+        {"name": "fast", "kind": "KIND_GPU", "count": 2, "gpus": [0]},
+        {"name": "alpha_1", "kind": "KIND_CPU", "count": 1, "host_policy": "", "passive": False},
+    ]
+    found = proposed(form("instance_group.count", "2 * instances"), 6.0, config(instance_group=groups))
+    assert found is not None
+    assert (found.old, found.new) == ("3", "6")
+    assert found.snippet == (
+        'instance_group [\n  { count: 4 kind: KIND_GPU name: "fast" gpus: [ 0 ] },\n'
+        "  { count: 2 kind: KIND_CPU }\n]"
+    )
 
 
 # ---- what follows from what
