@@ -11,10 +11,12 @@ import numpy as np
 from history.protocol import Grid
 from signals.definition import Level
 from signals.definitions import definition
+from telemetry.alerts import Alert
 from telemetry.identity import ModelKey
 from telemetry.scrape import FloatArray
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from triage.finding import Finding, Severity
+from triage.incident import Manifest
 from triage.incident_replay import Opened
 
 CHARTS = ("requests_per_second", "failures_per_second", "queue_us_mean", "batch_size_mean")
@@ -126,7 +128,7 @@ def _terms(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _timeline(opened: Opened) -> str:
-    """Events and actions, the newest last."""
+    """Events, actions, changed configurations, alerts and when each finding began, the newest last."""
     manifest, facts = opened.incident.manifest, opened.incident.facts
     rows = [(one.at, one.text) for one in facts.events.events if one.at >= manifest.start]
     for record in facts.records:
@@ -140,11 +142,40 @@ def _timeline(opened: Opened) -> str:
         for one in opened.judgement().findings
         if one.since is not None and (one.model, round(one.since)) not in told
     ]
+    rows += _changed(opened)
+    rows += [
+        (max(one.starts_at, manifest.start), _alert(one))
+        for one in facts.alerts.alerts
+        if _held(one, manifest)
+    ]
+    left_out = len(rows) - MAX_ROWS
     rows = sorted(rows)[-MAX_ROWS:]
     if not rows:
-        return "<p>No load, unload, restart, reset or action in this time.</p>"
+        return "<p>No load, unload, restart, reset, action or alert in this time.</p>"
     shown = "".join(f"<tr><td>{_time(at)}</td><td>{escape(text)}</td></tr>" for at, text in rows)
-    return f"<table><tbody>{shown}</tbody></table>"
+    before = f'<p class="faint">{left_out:,} earlier lines are in the file.</p>' if left_out > 0 else ""
+    return f"{before}<table><tbody>{shown}</tbody></table>"
+
+
+def _changed(opened: Opened) -> Iterator[tuple[float, str]]:
+    """Configurations that became others, whoever did it."""
+    start = opened.incident.manifest.start
+    for (server, model), changes in opened.configs.changes(start).items():
+        for one in changes:
+            yield one.at, f"{model} on {server} runs with another configuration: {one.words()}"
+
+
+def _held(alert: Alert, manifest: Manifest) -> bool:
+    return alert.starts_at <= manifest.captured_at and (
+        alert.ends_at is None or alert.ends_at >= manifest.start
+    )
+
+
+def _alert(alert: Alert) -> str:
+    about = " ".join(filter(None, (alert.name, f"for {alert.model}" if alert.model else "")))
+    where = f" on {alert.server}" if alert.server else ""
+    over = f", until {_time(alert.ends_at)}" if alert.ends_at is not None else ""
+    return f"alert {about}{where} ({alert.state.value}{over}), by {alert.source}"
 
 
 def _servers(opened: Opened) -> str:
@@ -203,6 +234,9 @@ def _chart(opened: Opened, name: str, key: ModelKey, grid: Grid) -> str:
         name, grid, level=Level.MODEL, server=key.server, model=key.name, version=key.version
     )
     values = frame.values[:, 0] if frame.keys else np.empty(0)
+    if name == "batch_size_mean":
+        # Below 1 executions failed: they are counted, the inferences in them are not.
+        values = np.where(values >= 1, values, np.nan)
     known = values[np.isfinite(values)]
     if not known.size or (known.max() == 0 and name != CHARTS[0]):
         return ""

@@ -32,7 +32,7 @@ def finding_cards(
 
 
 def _card(finding: Finding, now: float, filters: Filters, said: bool) -> Html:
-    evidence = [span(_evidence(one), class_="ts-nowrap") for one in finding.evidence]
+    evidence = [span(_evidence(one), class_="ts-nowrap") for one in finding.evidence if one.value is not None]
     return div(
         span(finding.tag, class_="ts-tag"),
         div(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
@@ -81,8 +82,9 @@ def utc(at: float) -> str:
 
 
 def moment(at: float) -> Html:
-    """Local time of day with UTC in the tooltip."""
-    return span(clock(at), data_tip=utc(at))
+    """Local time of day with UTC in the tooltip; of another day than today with the day."""
+    today = day(at) == day(time.time())
+    return span(clock(at) if today else f"{day(at)[:6]} {clock(at)}", data_tip=utc(at))
 
 
 def since(at: float | None, now: float) -> Html:

@@ -76,7 +76,11 @@ def _number(one: Evidence, finding: Finding, view: View, charts: bool) -> Html:
     course = _course(one, finding, view) if charts else None
     return div(
         div(one.label, class_="ts-label"),
-        div(human(one.value, one.unit), class_="ts-value" if one.value is not None else "ts-value ts-none"),
+        div(
+            human(one.value, one.unit),
+            class_="ts-value" if one.value is not None else "ts-value ts-none",
+            data_tip="not reported: nothing counts it now" if one.value is None else None,
+        ),
         spark(course) if course is not None and np.isfinite(course).any() else None,
         data_key=one.label,
     )

@@ -16,6 +16,8 @@ from ui.view import View
 LAST_SECONDS = 2 * 3600.0
 """The timeline reaches so far back at least: as far as the process remembers events."""
 CONFIG = "config"
+FAILED = "failed"
+"""Kind of the line of a load that failed."""
 _TONES = {EventKind.DOWN: "page", EventKind.RESTART: "ticket", EventKind.RESET: "ticket"}
 _OUTCOMES = {Outcome.FAILED: "page", Outcome.UNKNOWN: "ticket"}
 _WORDS = {EventKind.STATE: "state", EventKind.JOINED: "joined", EventKind.LEFT: "left"}
@@ -59,12 +61,12 @@ def _events(view: View, start: float, end: float) -> Iterator[Happened]:
 
 
 def _event(event: Event) -> Done:
-    kind = "failed" if _failed_load(event) else _WORDS.get(event.kind, event.kind.value)
+    kind = FAILED if _failed_load(event) else _WORDS.get(event.kind, event.kind.value)
     return Done(event.at, event.server, event.model.name if event.model else "", kind, event.text)
 
 
 def _tone(event: Event) -> str:
-    return "page" if _failed_load(event) else _TONES.get(event.kind, "")
+    return "ticket" if _failed_load(event) else _TONES.get(event.kind, "")
 
 
 def _failed_load(event: Event) -> bool:

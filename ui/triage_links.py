@@ -35,6 +35,8 @@ def ways_on(finding: Finding, view: View) -> Html:
         params |= {"server": finding.server, "model": finding.model.name, "version": finding.model.version}
         ways.append(link("Model at that time", "model", params))
         ways.append(link("Load or unload it", "repository", view.filters.params(model=finding.model.name)))
+        del params["from"], params["to"]
+        ways.append(link("Send it a test request", "test_request", params))
     return div(*ways, *outside(finding, view), class_="ts-ways")
 
 

@@ -8,18 +8,20 @@ from dataclasses import dataclass
 import runtime
 from telemetry.alerts import Alert, AlertState
 from telemetry.units import human_duration
+from triage.finding import Severity
 from ui.format import clock, counted, moment
 from ui.html import Child, Html, div, join, span, tag
 from ui.model_panels import section
 from ui.sight import sees_everything
-from ui.triage_happened import happened, span_shown
+from ui.triage_happened import FAILED, Happened, happened, span_shown
 from ui.triage_links import rule_named, silence
 from ui.view import View
 
 SHOWN = 25
 FOLDED = 200
 """So many more lines stand behind the fold; the page Repository has all actions."""
-_TONES = {AlertState.FIRING: "page", AlertState.RESOLVED: ""}
+_TOLD_ANYHOW_SECONDS = 2.0
+"""A finding about a failed load that begins so near to the failure is the same news."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,10 @@ class _Line:
 def timeline(view: View) -> Html:
     """The section; also who could not be asked about alerts."""
     start, end = span_shown(view)
+    done = happened(view, start, end)
     lines = [
-        *(
-            _Line(one.at, one.done.kind, one.done.server, one.done.text, one.tone)
-            for one in happened(view, start, end)
-        ),
-        *_findings(view, start, end),
+        *(_Line(one.at, one.done.kind, one.done.server, one.done.text, one.tone) for one in done),
+        *_findings(view, start, end, done),
         *_alerts(view, start, end),
     ]
     lines.sort(key=lambda one: -one.at)
@@ -79,10 +79,19 @@ def _row(line: _Line, *, several: bool) -> Html:
     )
 
 
-def _findings(view: View, start: float, end: float) -> Iterator[_Line]:
-    """When what is wrong now began."""
+def _findings(view: View, start: float, end: float, done: Sequence[Happened]) -> Iterator[_Line]:
+    """When what is wrong now began; a load that failed is told by the failure itself."""
+    failed = [one for one in done if one.done.kind == FAILED]
     for one in view.judgement.findings:
-        if one.since is not None and start <= one.since <= end:
+        if one.since is None or not start <= one.since <= end:
+            continue
+        model = one.model.name if one.model else ""
+        told = any(
+            (row.done.server, row.done.model) == (one.server, model)
+            and abs(row.at - one.since) <= _TOLD_ANYHOW_SECONDS
+            for row in failed
+        )
+        if not told:
             yield _Line(one.since, "finding", one.server, f"{one.clause or one.sentence}", one.severity.value)
 
 
@@ -116,7 +125,13 @@ def _alert(one: Alert, server: str) -> _Line:
         span(" by ", one.source, class_="ts-faint"),
         join(" ", quiet) if one.ends_at is None and (quiet := silence(one.name, one.labels)) else None,
     )
-    return _Line(one.starts_at, "alert", server, words, _TONES.get(one.state, "ticket"))
+    return _Line(one.starts_at, "alert", server, words, "" if one.ends_at is not None else _tone(one))
+
+
+def _tone(one: Alert) -> str:
+    """How bad it is by its label; somebody else's words for severities count as the worst."""
+    named = one.labels.get("severity", "")
+    return named if named in {severity.value for severity in Severity} else Severity.PAGE.value
 
 
 def _unread() -> Html | None:

@@ -78,8 +78,8 @@ def test_the_journal_of_the_file_is_shown_without_anything_to_press(
 
 def test_a_live_process_offers_the_file_of_the_range_looked_at(open_page: Callable[..., object]) -> None:
     shown = open_page(Watched().everything().process, range="1h", server="sandbox")
-    assert 'href="/incident.zip?minutes=60&amp;server=sandbox"' in shown.panels["incident"]
-    assert 'href="/incident.html?minutes=60&amp;server=sandbox"' in shown.panels["incident"]
+    assert 'href="/incident.zip?minutes=60&amp;server=sandbox"' in shown.panels["header"]
+    assert 'href="/incident.html?minutes=60&amp;server=sandbox"' in shown.panels["header"]
     assert "replay" not in shown.panels
 
 

@@ -32,7 +32,7 @@ from telemetry.scrape import Scrape, Source
 from tests.incident_process import START, Watched
 from triage.__main__ import main
 from triage.incident import take
-from triage.incident_file import read, recorded_findings, save
+from triage.incident_file import member, read, recorded_findings, save
 from triage.incident_replay import Opened
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -175,6 +175,9 @@ def test_alerts_are_told_as_they_were(tmp_path: Path) -> None:
     save(take(sources, START + 12), path)
     process = Replay(Opened(read(path)), Settings())
     assert process.alerts.seen() == seen and process.alerts.configured
+    page = member(path, "summary.html")
+    assert "alert TritonDown on other (silenced), by Alertmanager" in page
+    assert "alpha on sandbox runs with another configuration: max_batch_size" in page
     save(take(sources, START + 12, sees=lambda server: server == "sandbox"), path)
     assert Replay(Opened(read(path)), Settings()).alerts.seen() == AlertsSeen()
 
