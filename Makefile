@@ -27,9 +27,7 @@ run: platform setup ## Start the dashboard with NVIDIA's real tritonserver and e
 
 .PHONY: test
 test: setup $(VENV)/.browser .tools/prometheus/.ready ## Run every test: unit, pages, rules, real Triton, real Prometheus, real browser
-	@bash tools/tests.sh -q -n 2 tests/architecture tests/unit tests/pages tests/rules
-	@bash tools/tests.sh -q -n 2 --dist loadfile --durations=10 tests/integration
-	@bash tools/tests.sh -q -n 2 --dist loadfile --durations=5 tests/e2e
+	@bash tools/suite.sh
 
 .PHONY: check
 check: $(VENV)/.ready .tools/prometheus/.ready ## Format, lint, types, import directions, generated files, promtool
@@ -68,6 +66,10 @@ bench: setup ## Benchmarks: page reader, ring memory, report time, load generato
 .PHONY: trial
 trial: setup .tools/prometheus/.ready ## Five minutes of boards, rules and app on the real thing; prints the live difference per signal
 	TRIAL_SECONDS=300 $(PYTEST) -q tests/integration/test_trial.py
+
+.PHONY: soak
+soak: setup ## Half an hour of the whole product under traffic and visitors: how memory, threads, descriptors grow
+	$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),30)
 
 .PHONY: bench-triage
 bench-triage: setup ## Every fault and healthy situation of the laboratory on the real server; one JSON line each

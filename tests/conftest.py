@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # The same examples in every run: a red run must be red again for the next person who looks.
-settings.register_profile("steady", derandomize=True, database=None)
+# No time limits either: they would judge the machine.
+settings.register_profile(
+    "steady", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("steady")
 
 FIGURE = "figure"

@@ -36,7 +36,7 @@ def browser_context_args(browser_context_args: dict[str, Any]) -> dict[str, Any]
 @pytest.fixture
 def app(page: Page, stack: Stack) -> Page:
     """A page of the browser on the running product."""
-    expect.set_options(timeout=20_000)
-    page.set_default_timeout(20_000)
+    expect.set_options(timeout=40_000)
+    page.set_default_timeout(40_000)
     page.goto(stack.app_url)
     return page

@@ -49,7 +49,7 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             return False
 
     try:
-        until(ready, "Alertmanager answers", 30)
+        until(ready, "Alertmanager answers", 60)
         yield url
     finally:
         end_group(process, 10)
@@ -62,7 +62,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusS
     file = folder / "rules.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": [rule]}]}))
     with PrometheusServer(folder, {}, rules=[file], rules_every_seconds=1.0) as server:
-        until(server.ready, "Prometheus answers", 30)
+        until(server.ready, "Prometheus answers", 60)
         yield server
 
 
@@ -81,7 +81,7 @@ def test_one_alert_told_by_both_is_one_and_a_silence_through_the_links_matchers_
         assert seen.errors == ()
         return seen.alerts[0] if seen.alerts else None
 
-    one = until(told, "ALERTS of Prometheus", 30)
+    one = until(told, "ALERTS of Prometheus", 60)
     assert one is not None and time.time() - one.starts_at < 120
     assert (one.name, dict(one.labels), one.state) == ("RequestsFailing", LABELS, AlertState.FIRING)
 
@@ -92,7 +92,7 @@ def test_one_alert_told_by_both_is_one_and_a_silence_through_the_links_matchers_
 
     link = silence_link(alertmanager, {"alertname": one.name, **one.labels})
     silence(alertmanager, matchers_of(link))
-    until(lambda: both.read().alerts[0].state is AlertState.SILENCED, "the silence", 15)
+    until(lambda: both.read().alerts[0].state is AlertState.SILENCED, "the silence", 60)
 
 
 def matchers_of(link: str) -> dict[str, str]:

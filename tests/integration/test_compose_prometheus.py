@@ -209,8 +209,8 @@ def test_in_the_stack_the_exporters_series_join_tritons(pages: str, tmp_path: Pa
     join = "nv_inference_count * on (instance, model, version) group_left (state) tritonscope_model_state"
     prometheus = Prometheus(compose_on(pages), tmp_path)
     try:
-        until(lambda: prometheus.query('up{job="triton"} == 1'), 20)
-        joined = until(lambda: prometheus.query(join), 20)
+        until(lambda: prometheus.query('up{job="triton"} == 1'), 60)
+        joined = until(lambda: prometheus.query(join), 60)
         [triton] = prometheus.query("nv_inference_count")
         [exporter] = prometheus.query("tritonscope_model_state")
         [up] = prometheus.query('up{job="tritonscope-exporter"}')
@@ -234,8 +234,8 @@ def test_in_kubernetes_tritons_labels_keep_their_names(
 ) -> None:
     prometheus = Prometheus(configured(pages), tmp_path)
     try:
-        until(lambda: prometheus.query("tritonscope_model_state"), 20)
-        [triton] = until(lambda: prometheus.query('nv_inference_count{job="triton"}'), 20)
+        until(lambda: prometheus.query("tritonscope_model_state"), 60)
+        [triton] = until(lambda: prometheus.query('nv_inference_count{job="triton"}'), 60)
         [exporter] = prometheus.query("tritonscope_model_state")
     finally:
         prometheus.close()
@@ -317,9 +317,9 @@ def test_a_page_silences_what_follows_from_it_and_nothing_else(alertmanager: str
             f"{one['alertname']}, info" if one["severity"] == "info" else one["alertname"] for one in held
         }
 
-    until(posted, 20)
+    until(posted, 60)
     expected = {"model page", "model ticket", "server ticket", "its ticket", "replica ticket", "busy, info"}
-    until(lambda: silenced() >= expected, 20)
+    until(lambda: silenced() >= expected, 60)
     assert silenced() == expected
 
 

@@ -310,10 +310,10 @@ def test_its_series_join_tritons_in_a_real_prometheus(
     busy = definition("instance_busy_ratio", Level.MODEL).promql(dialect)
     by_size = definition("executions_per_second_by_batch_size", Level.MODEL).promql(dialect)
     with prometheus:
-        until(prometheus.ready, 20)
+        until(prometheus.ready, 60)
         with traffic(triton):
-            until(lambda: ask(prometheus, busy).get(MODEL), 40)
-            until(lambda: ask(prometheus, JOINED).get(MODEL), 20)
+            until(lambda: ask(prometheus, busy).get(MODEL), 60)
+            until(lambda: ask(prometheus, JOINED).get(MODEL), 60)
         at = time.time()
         joined = ask(prometheus, JOINED, at)
         ready = ask(prometheus, 'tritonscope_model_state{state="READY"} == 1', at)
@@ -329,7 +329,7 @@ def test_its_series_join_tritons_in_a_real_prometheus(
         strangers = prometheus.query(f'{{__name__=~"tritonscope_.*", instance!="{instance}"}}', time.time())
         doubled = prometheus.query('{exported_instance!=""}', time.time())
         # Without traffic both pages count the same executions.
-        until(lambda: ask(prometheus, SAME_COUNT).get(MODEL), 20)
+        until(lambda: ask(prometheus, SAME_COUNT).get(MODEL), 60)
     assert joined[MODEL] > 1
     assert set(joined) == set(ready)
     assert 0 < ratio < 1

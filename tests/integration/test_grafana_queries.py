@@ -35,7 +35,7 @@ DOWN = "up 0\n"
 
 
 class Until(Protocol):
-    def __call__(self, condition: Any, seconds: float = 10.0) -> Any: ...
+    def __call__(self, condition: Any, seconds: float = 30.0) -> Any: ...
 
 
 @dataclass(frozen=True)

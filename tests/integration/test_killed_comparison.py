@@ -116,7 +116,7 @@ def test_the_configuration_is_put_back_by_the_next_start_once(
     third.stop()
     assert lab.sent(MODEL, "load") == loads + 1
     # The load generator of the killed app ends with it.
-    until(lambda: _quiet(lab, asked), 20.0)
+    until(lambda: _quiet(lab, asked), 60.0)
 
 
 def test_a_way_back_that_was_killed_half_way_is_ended_and_the_model_serves_again(

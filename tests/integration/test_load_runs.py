@@ -275,12 +275,12 @@ def test_an_app_killed_in_the_middle_is_repaired_by_its_next_start(
             until(lambda: "dynamic_batching" not in config_on(sandbox), 40.0)
             before = counts(sandbox)["requests"]
             # The load of the first arm is under way.
-            until(lambda: counts(sandbox)["requests"] > before + 20, 20.0)
+            until(lambda: counts(sandbox)["requests"] > before + 20, 60.0)
         finally:
             app.kill()
     assert "dynamic_batching" not in config_on(sandbox)
     # The generator has ended with its starter: nothing is sent any more.
-    until(lambda: counts(sandbox)["requests"] == counts(sandbox)["requests"], 10.0)
+    until(lambda: counts(sandbox)["requests"] == counts(sandbox)["requests"], 30.0)
     server = Server("lab", sandbox.http_url, None, control=True, load_run_limit_per_second=5000.0)
     process = runtime.Runtime(Settings(servers=(server,), journal=JournalChoice(path=journal)))
     control = process.control

@@ -18,7 +18,7 @@ PAGE = b'# TYPE nv_inference_count counter\nnv_inference_count{model="m",version
 INTERVAL_SECONDS = 0.5
 
 
-def await_true(condition: Callable[[], object], seconds: float = 15.0) -> None:
+def await_true(condition: Callable[[], object], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "not true in time"

@@ -59,7 +59,7 @@ def test_the_odd_one_of_a_fleet_is_found_through_prometheus(tmp_path: Path, unti
         with configured(tmp_path, [{**job("triton", pages[0].url), "static_configs": jobs}]) as prometheus:
             until(prometheus.ready, 30.0)
             process = runtime_with(prometheus.url)
-            until(lambda: len(prometheus.query("nv_inference_count", time.time())) == 4, 20.0)
+            until(lambda: len(prometheus.query("nv_inference_count", time.time())) == 4, 60.0)
             process.start()
             try:
                 assert [server.id for server in process.servers] == [f"t{number}:8002" for number in range(4)]
@@ -86,7 +86,7 @@ def test_a_server_that_prometheus_cannot_scrape_is_down_and_only_then(tmp_path: 
         prometheus = configured(tmp_path, [job("triton", page.url, instance="t0:8002")])
         with prometheus:
             until(prometheus.ready, 30.0)
-            until(lambda: len(prometheus.query("nv_inference_count", time.time())) == 1, 20.0)
+            until(lambda: len(prometheus.query("nv_inference_count", time.time())) == 1, 60.0)
             process = runtime_with(prometheus.url)
             process.start()
             try:
@@ -123,7 +123,7 @@ def test_states_and_facts_come_from_the_exporter_where_there_is_one(
             process = runtime_with(prometheus.url)
             process.start()
             try:
-                until(lambda: process.servers, 20.0)
+                until(lambda: process.servers, 60.0)
                 assert [server.id for server in process.servers] == [instance]
 
                 def told(name: str) -> ModelFacts | None:

@@ -52,7 +52,7 @@ BATCH_SIZES = range(1, 33)
 
 
 class Until(Protocol):
-    def __call__(self, condition: Any, seconds: float = 10.0) -> Any: ...
+    def __call__(self, condition: Any, seconds: float = 30.0) -> Any: ...
 
 
 # ---- the page of facts

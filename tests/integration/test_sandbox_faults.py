@@ -119,7 +119,7 @@ class TestTraffic:
             until(lambda: words.read_text().count("answers with status") == 5)
             small.restart()
             until(lambda: answered() > 10)
-            until(lambda: "the server answers again" in words.read_text(), 20)
+            until(lambda: "the server answers again" in words.read_text(), 60)
         finally:
             traffic.stop()
         told = words.read_text()

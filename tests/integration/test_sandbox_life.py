@@ -165,14 +165,14 @@ class TestRun:
         key = state["server_id"].removeprefix("tritonscope-")
 
         write_json(folder / TRAFFIC_FILE, {"profile": "idle"})
-        until(lambda: run.state()["traffic_running"] is None and run.state()["traffic_wanted"] == "idle", 3)
+        until(lambda: run.state()["traffic_running"] is None and run.state()["traffic_wanted"] == "idle", 10)
 
         os.kill(state["server_pid"], signal.SIGKILL)
-        until(lambda: run.state()["server_running"] is False, 3)
+        until(lambda: run.state()["server_running"] is False, 10)
         assert run.app_answers()
         assert "python -m sandbox restart" in run.told()
         assert main(["restart", "--http-port", str(run.ports[0])]) == 0
-        until(lambda: run.state()["server_running"] and run.state()["server_pid"] != state["server_pid"], 30)
+        until(lambda: run.state()["server_running"] and run.state()["server_pid"] != state["server_pid"], 60)
 
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(30) == 0

@@ -23,7 +23,7 @@ from telemetry.identity import Server
 
 SERVER = Server("lab", "http://lab:8000", None, control=True)
 DONE = Conclusion(Outcome.DONE, "alpha is loaded")
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 30.0
 
 
 @pytest.fixture

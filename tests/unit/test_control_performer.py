@@ -16,7 +16,7 @@ from telemetry.errors import ActionFailed, AlreadyRunning, InvalidRequest
 from telemetry.identity import Server
 
 SERVER = Server("lab", "http://lab:8000", None, control=True, load_run_limit_per_second=50.0)
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 30.0
 
 
 class Gate:

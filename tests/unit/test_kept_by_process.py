@@ -20,7 +20,7 @@ from tests.unit.test_advice_book import BATCHING, KEY
 from tests.unit.test_kept_file import T0, advice, book, change, eager, filled, journal, ledger, opened
 
 __all__ = ["advice", "eager", "journal"]
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 
 def test_the_process_keeps_both_beside_its_journal_and_gives_them_back(journal: Path, advice: Advice) -> None:

@@ -24,7 +24,7 @@ from tests.unit.test_advice_book import ALONE, BATCHING, KEY, TIME, observed
 
 MIB = 2.0**20
 T0 = 1_700_000_000.0
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 
 @pytest.fixture
