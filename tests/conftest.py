@@ -31,7 +31,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Figures by test; with several workers they come with the reports."""
     reports = [one for rows in terminalreporter.stats.values() for one in rows]
     told = {
-        (report.nodeid, text)
+        (report.nodeid, str(text))
         for report in reports
         if isinstance(report, pytest.TestReport)
         for name, text in report.user_properties
