@@ -147,6 +147,7 @@ class GoldenProber:
             servers = tuple(self._servers())
             self._forget_all_but({one.id for one in servers})
             for server in servers:
+                self._forget_gone(server.id)
                 if self._takes_turn(server.id):
                     threading.Thread(
                         target=self._turn, args=(server.id,), name=f"golden-{server.id}", daemon=True
@@ -192,7 +193,7 @@ class GoldenProber:
             if self.why_not(server_id, target.model, target.config):
                 self._drop(server_id, target.model)
             elif target.config is not None and not self._in_use(target):
-                self._tell(self._asked(target, target.config, golden[target.model]))
+                self._tell(target, self._asked(target, target.config, golden[target.model]))
                 self._ended.wait(GAP_SECONDS)
         known = {one.model for one in ready}
         for server, model in tuple(self._results):
@@ -232,7 +233,11 @@ class GoldenProber:
             self._sent.append((target.server.id, sent))
         return found
 
-    def _tell(self, result: ProbeResult) -> None:
+    def _tell(self, target: Target, result: ProbeResult) -> None:
+        if result.cause == ProbeCause.NOT_READY and target.model not in self._ready_on(target.server.id):
+            # Somebody unloaded it while it was asked: that it does not answer is no fault.
+            self._drop(target.server.id, target.model)
+            return
         key = (result.server, result.model)
         before = self._results.get(key)
         self._results[key] = result
@@ -261,6 +266,15 @@ class GoldenProber:
     def _forget_all_but(self, servers: set[str]) -> None:
         for server, model in [key for key in tuple(self._results) if key[0] not in servers]:
             self._drop(server, model)
+
+    def _forget_gone(self, server_id: str) -> None:
+        """Of a model that is not READY any more no earlier answer tells anything, whatever it was."""
+        asked = {model for server, model in tuple(self._results) if server == server_id}
+        for model in asked - self._ready_on(server_id) if asked else ():
+            self._drop(server_id, model)
+
+    def _ready_on(self, server_id: str) -> set[str]:
+        return {one.model for one in self._targets(server_id)}
 
     def _drop(self, server_id: str, model: str) -> None:
         if self._results.pop((server_id, model), None) is not None:

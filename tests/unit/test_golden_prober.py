@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -14,18 +18,22 @@ from control.golden import Asked, GoldenRequests
 from control.saved_requests import SavedRequest
 from experiments import golden_prober
 from experiments.golden_prober import GoldenProber, Hearers, Rhythm, Target
+from experiments.golden_side import golden_prober as golden_prober_of
+from history.inventory import Inventory
 from replay import replayed
 from settings import Settings
 from telemetry.access import GOLDEN, LOCAL
 from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.errors import NotAllowed
 from telemetry.facts import IndexEntry, ModelConfig, ModelStatistics
+from telemetry.golden_choice import GoldenChoice
 from telemetry.identity import Server
 from telemetry.probe import ProbeCause, ProbeResult
 from telemetry.scrape import Scrape, Source
 from tests.incident_process import Watched
 from tests.unit.test_golden import golden
 
+ROOT = Path(__file__).resolve().parents[2]
 SERVER = Server("a1", "http://127.0.0.1:9", None, control=True)
 CONFIG = parse_config({"name": "alpha"})
 
@@ -147,6 +155,88 @@ def test_a_model_that_is_not_ready_any_more_is_forgotten(desk: Desk) -> None:
     desk.ready = False
     desk.round()
     assert desk.forgotten == ["alpha"]
+
+
+def test_a_model_that_is_unloaded_while_it_is_asked_has_not_failed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = Asked(ProbeCause.NOT_READY, "alpha is not loaded")
+    desk.round(missing, missing)
+    assert [one.label for one in desk.results] == ["not_ready"], "READY in the index, and it does not answer"
+
+    def ask(server: Server, config: ModelConfig, saved: SavedRequest, timeout_seconds: float) -> Asked:
+        desk.ready = False
+        return missing
+
+    monkeypatch.setattr(golden_prober, "ask", ask)
+    desk.prober.round("a1")
+    assert len(desk.results) == 1
+    assert desk.forgotten == ["alpha"]
+
+
+def test_what_a_model_answered_is_forgotten_soon_after_it_is_unloaded(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its next turn is minutes away: until then nothing may be said of a model that is not there.
+    monkeypatch.setattr(golden_prober, "LOOK_SECONDS", 0.01)
+    gone = threading.Event()
+
+    def forget(server_id: str, model: str) -> None:
+        desk.forgotten.append(model)
+        gone.set()
+
+    hearers = Hearers(desk.results.append, forget, desk.scrapes.append)
+    monkeypatch.setattr(desk.prober, "_hearers", hearers)
+    desk.answers = iter((BAD, BAD))
+    desk.prober.round("a1")
+    desk.prober._last_round["a1"] = time.monotonic()
+    desk.prober.start()
+    desk.ready = False
+    assert gone.wait(10.0)
+    desk.prober.stop()
+    assert desk.forgotten == ["alpha"]
+    assert [one.label for one in desk.results] == ["wrong_answer"]
+
+
+class OneServer:
+    """A process that looks at one server, which may be the sandbox it started."""
+
+    def __init__(self, *, sandbox: bool) -> None:
+        self.servers = (SERVER,)
+        self._sandbox = sandbox
+
+    def inventory(self) -> Inventory:
+        raise AssertionError("nobody asks for models here")
+
+    def is_sandbox(self, server_id: str) -> bool:
+        return self._sandbox
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "choice", "minutes"),
+    [
+        (False, None, 0.0),
+        (True, None, 1.0),
+        (False, GoldenChoice(Path("kept")), 5.0),
+        (True, GoldenChoice(Path("kept"), 0.0), 0.0),
+    ],
+)
+def test_outside_the_sandbox_they_are_off_until_the_settings_say_otherwise(
+    desk: Desk, sandbox: bool, choice: GoldenChoice | None, minutes: float
+) -> None:
+    hearers = Hearers(desk.results.append, lambda _server, _model: None, desk.scrapes.append)
+    made = golden_prober_of(OneServer(sandbox=sandbox), desk.control, choice, hearers)
+    assert made.every_minutes("a1") == minutes
+    off = "golden requests are not sent by themselves there (golden: every_minutes)"
+    assert made.why_not("a1", "alpha", CONFIG) == ("" if minutes else off)
+    assert made._takes_turn("a1") == bool(minutes)
+
+
+def test_the_label_cause_has_no_values_but_those_that_are_documented() -> None:
+    table = (ROOT / "docs" / "golden_requests.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(["ok", *ProbeCause])
+    assert get_type_hints(Asked)["cause"] == ProbeCause | None
 
 
 def test_nothing_is_sent_where_it_is_not_allowed_switched_off_or_limited(desk: Desk) -> None:
