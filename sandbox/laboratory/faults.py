@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
 
 from sandbox.laboratory.clients import address_of, infer
 from sandbox.laboratory.lab import Lab
 from sandbox.laboratory.model_files import Batching, Ensemble, Model
 from sandbox.laboratory.situation import Kind, Situation
 from telemetry.actions import ActionKind
-from triage.happenings import ProbeResult
 
-PROBE_SECONDS = 1.0
 SLOW_LOAD_SECONDS = 40.0
 USED_REQUESTS = 25
+ASKED_SECONDS = 12.0
+"""Within this time before the onset every golden request was answered once, rightly."""
 
 
 def _served(lab: Lab, model: str, requests: int = USED_REQUESTS) -> None:
@@ -56,23 +55,35 @@ def _raise(lab: Lab) -> None:
 def _errors_ready(lab: Lab) -> None:
     lab.add(Model("polite"))
     lab.clients("polite", 3, per_second=10.0)
-
-    def probe(ended: threading.Event) -> None:
-        """What a golden request does: send, compare, report."""
-        while not ended.wait(PROBE_SECONDS):
-            status, body = infer(address_of(lab.sandboxes[0].http_url), "polite", batched=False)
-            good = status == 200 and json.loads(body)["outputs"][0]["data"] == [1.0]
-            cause = "" if good else "timeout" if status is None else "error"
-            sentence = "" if good else f"{status}: {body}"
-            if lab.watched is not None:
-                at = lab.runtime.now()
-                lab.runtime.probes.report(ProbeResult("server0", "polite", at, good, cause, sentence))
-
-    lab.aside(probe)
+    lab.keep_golden("polite")
 
 
 def _answer_errors(lab: Lab) -> None:
     lab.switch("polite", "error", "1.0")
+
+
+def _weights_ready(lab: Lab) -> None:
+    lab.add(Model("scoring"))
+    lab.clients("scoring", 2, per_second=10.0)
+    lab.keep_golden("scoring")
+
+
+def _wrong_weights(lab: Lab) -> None:
+    """Somebody puts other weights there and loads them: status 200, no failure, no error in the log."""
+    lab.switch("scoring", "weights", "0.5")
+    lab.touch("scoring")
+    lab.load("scoring")
+
+
+def _unused_ready(lab: Lab) -> None:
+    """Nobody but the golden request asks for it, and its processes cannot be seen from here."""
+    lab.add(Model("seldom"))
+    lab.keep_golden("seldom")
+    lab.from_afar()
+
+
+def _die_unused(lab: Lab) -> None:
+    lab.switch("seldom", "die")
 
 
 # ---- loading
@@ -257,6 +268,17 @@ FAULTS = (
     _fault(
         "errors-as-responses", "errors are returned as responses, which count as successes",
         prepare=_errors_ready, begin=_answer_errors, first="ProbeFailing", model="polite",
+        calm_seconds=ASKED_SECONDS,
+    ),
+    _fault(
+        "wrong-weights", "a load brings other weights: every request is answered, with other values",
+        prepare=_weights_ready, begin=_wrong_weights, first="ProbeFailing", model="scoring",
+        calm_seconds=ASKED_SECONDS,
+    ),
+    _fault(
+        "dead-stub-unused", "the Python process of a READY model ends that nobody asks, on another machine",
+        prepare=_unused_ready, begin=_die_unused, first="ProbeFailing", model="seldom",
+        calm_seconds=ASKED_SECONDS,
     ),
     _fault(
         "slow-step", "one step of an ensemble becomes 80 times slower",

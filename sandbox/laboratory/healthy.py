@@ -56,6 +56,20 @@ def _reloads(lab: Lab) -> None:
     lab.aside(reload)
 
 
+def _reload_asked(lab: Lab) -> None:
+    """Reloads and unloads by somebody else fall between two golden requests, or upon one."""
+
+    def reload(ended: threading.Event) -> None:
+        while not ended.wait(RELOAD_SECONDS):
+            lab.touch("single")
+            lab.load("single")
+            lab.unload("batching")
+            if not ended.wait(RELOAD_SECONDS):
+                lab.load("batching")
+
+    lab.aside(reload)
+
+
 def _replicas(lab: Lab) -> None:
     lab.add(Model("shared", cost_us=10_000))
     lab.away = set()
@@ -119,6 +133,14 @@ def _cancel(lab: Lab) -> None:
     lab.clients("single", 1, per_second=1.0)
 
 
+def _golden_ready(lab: Lab) -> None:
+    """One model with clients, one that waits for batches and one that only its golden request asks for."""
+    _models(lab)
+    lab.keep_golden("single", "pipeline")
+    lab.keep_golden("batching", batched=True)
+    lab.clients("single", 2, per_second=4.0)
+
+
 def _wait(lab: Lab) -> None:
     time.sleep(0.5)
 
@@ -146,6 +168,10 @@ HEALTHY = (
     _healthy(
         "offline-job", "a job fills its queue on purpose, and the settings say so",
         prepare=_offline, begin=_fill,
+    ),
+    _healthy(
+        "golden-requests", "golden requests are sent, also to models nobody else asks, and through reloads",
+        prepare=_golden_ready, begin=_reload_asked,
     ),
     _healthy(
         "clients-cancelling", "clients hang up before the answer", prepare=_cancelling_ready, begin=_cancel

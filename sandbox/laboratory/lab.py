@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 
 from runtime import Runtime
 from sandbox.errors import SandboxError
+from sandbox.laboratory import golden
 from sandbox.laboratory.clients import Clients, address_of
 from sandbox.laboratory.model_files import Ensemble, Model
 from sandbox.laboratory.proxy import Proxy
@@ -81,6 +82,8 @@ class Lab:
         self.http_urls: list[str] = [one.http_url for one in self.sandboxes]
         self.rulebook: Rulebook | None = None
         self.rules: dict[str, RuleChoice] = {}
+        self._golden_folder = self._folder / "golden-requests"
+        self._has_golden = False
         self.watched: Runtime | None = None
         self.proxies: list[Proxy] = []
         self.away: set[str] = set()
@@ -114,7 +117,12 @@ class Lab:
             )
             for number in range(len(self.metrics_urls))
         )
-        settings = Settings(servers=servers, refresh_seconds=REFRESH_SECONDS, rules=self.rules)
+        settings = Settings(
+            servers=servers,
+            refresh_seconds=REFRESH_SECONDS,
+            rules=self.rules,
+            golden=golden.choice(self._golden_folder) if self._has_golden else None,
+        )
         self.watched = Runtime(settings, rulebook=self.rulebook)
         self.watched.start()
         return self.watched
@@ -125,6 +133,20 @@ class Lab:
         if self.watched is None:
             raise SandboxError("The laboratory does not watch yet.")
         return self.watched
+
+    def keep_golden(self, *models: str, batched: bool = False) -> None:
+        """Give models of the first server a golden request, which the product sends while it watches."""
+        self._has_golden = True
+        for model in models:
+            golden.keep(self._golden_folder, "server0", model, batched=batched)
+
+    def from_afar(self) -> None:
+        """The product reaches the first server through a proxy, as one on another machine."""
+        for urls in (self.http_urls, self.metrics_urls):
+            proxy = Proxy(urls[:1])
+            self.keep(proxy)
+            self.proxies.append(proxy)
+            urls[0] = proxy.url
 
     def act(self, kind: ActionKind, model: str) -> None:
         """Do something to a model through the product's own write side, and wait for its end."""

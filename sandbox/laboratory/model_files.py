@@ -17,6 +17,7 @@ class Batching:
     delay_us: int | None = None
     queue_size: int | None = None
     timeout_us: int | None = None
+    preferred: tuple[int, ...] = ()
 
     def text(self) -> str:
         """As config.pbtxt has it."""
@@ -26,6 +27,8 @@ class Batching:
         if self.timeout_us is not None:
             policy += ["timeout_action: REJECT", f"default_timeout_microseconds: {self.timeout_us}"]
         lines = [] if self.delay_us is None else [f"max_queue_delay_microseconds: {self.delay_us}"]
+        if self.preferred:
+            lines.append(f"preferred_batch_size: [ {', '.join(map(str, self.preferred))} ]")
         if policy:
             lines.append(f"default_queue_policy {{ {' '.join(policy)} }}")
         return f"dynamic_batching {{ {' '.join(lines)} }}\n"

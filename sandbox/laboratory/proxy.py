@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
@@ -14,6 +14,7 @@ from sandbox.laboratory.clients import address_of
 from sandbox.options import HOST
 
 _SECONDS = 10.0
+_NOT_PASSED_ON = frozenset({"host", "connection", "content-length", "accept-encoding", "transfer-encoding"})
 
 Rewrite = Callable[[str], str]
 
@@ -52,17 +53,20 @@ class Proxy:
         self._server.shutdown()
         self._server.server_close()
 
-    def _passed_on(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
+    def _passed_on(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of the answer; binary tensors need a header of their own both ways."""
         connection = http.client.HTTPConnection(*next(self._turn), timeout=_SECONDS)
         try:
-            connection.request(method, path, body)
+            connection.request(method, path, body, _kept(headers))
             answer = connection.getresponse()
             data = answer.read()
         finally:
             connection.close()
         if self.rewrite is not None and path.startswith("/metrics"):
             data = self.rewrite(data.decode("utf-8")).encode("utf-8")
-        return answer.status, answer.headers.get("Content-Type", "application/json"), data
+        return answer.status, _kept(dict(answer.headers)), data
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         proxy = self
@@ -77,11 +81,13 @@ class Proxy:
             def _pass_on(self, method: str) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 try:
-                    status, kind, data = proxy._passed_on(method, self.path, body)
+                    status, headers, data = proxy._passed_on(method, self.path, body, dict(self.headers))
                 except (OSError, http.client.HTTPException):
-                    status, kind, data = 502, "text/plain", b"the server behind the proxy does not answer"
+                    status, headers = 502, {"Content-Type": "text/plain"}
+                    data = b"the server behind the proxy does not answer"
                 self.send_response(status)
-                self.send_header("Content-Type", kind)
+                for name, value in headers.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -90,3 +96,7 @@ class Proxy:
                 """Nothing is told."""
 
         return Handler
+
+
+def _kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in _NOT_PASSED_ON}

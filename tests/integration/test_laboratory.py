@@ -22,7 +22,7 @@ FAULTS = (
     "wrong-version-folder",
     "hung-execution",
     "dead-stub",
-    "exceptions",
+    "wrong-weights",
 )
 HEALTHY = ("gentle", "reload-under-traffic")
 HEALTHY_MINUTES = 0.15

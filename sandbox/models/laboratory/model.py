@@ -1,9 +1,9 @@
 """The laboratory's model: echoes INPUT at a price, and goes wrong while a file in its switches' folder says so.
 
 Config parameters: `switches` (a folder), `cost_us` per execution, `row_us` per row. Switches, each a file:
-load (its text: seconds that a load takes), broken (initialize raises its text), hang (an execution does not return),
-die (the process ends), slow (seconds more per execution), raise (share of executions that raise), error (share of
-requests that are answered with an error response).
+load (its text: seconds that a load takes), broken (initialize raises its text), weights (read by a load: what values
+are multiplied by), hang (an execution does not return), die (the process ends), slow (seconds more per execution),
+raise (share of executions that raise), error (share of requests that are answered with an error response).
 """
 
 import json
@@ -30,6 +30,7 @@ class TritonPythonModel:
         text = self._switch("broken")
         if text is not None:
             raise RuntimeError(text)
+        self._weight = np.float32(self._switch("weights") or 1.0)
         # Slept on purpose: it stands for weights that are read and compiled.
         time.sleep(float(self._switch("load") or 0.0))
 
@@ -49,7 +50,8 @@ class TritonPythonModel:
     def _answer(self, value):
         if self._is_due("error"):
             return pb_utils.InferenceResponse(error=pb_utils.TritonError("the input could not be decoded"))
-        return pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor("OUTPUT", value.astype(np.float32))])
+        values = value.astype(np.float32) * self._weight
+        return pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor("OUTPUT", values)])
 
     def _switch(self, name):
         """The switch's text, None while it is off."""
