@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 import runtime
-from telemetry.actions import ActionKind, Outcome, Record
-from telemetry.units import Unit, human
+from telemetry.actions import ActionKind, MemoryChange, Outcome, Record
+from telemetry.memory import CPU
+from telemetry.units import Unit, human, scale_for, significant
 from ui.format import clock, counted, utc
 from ui.html import Child, Html, div, join, span, tag
 from ui.live import live
@@ -143,9 +144,7 @@ def _row(record: Record, view: View, now: float) -> Html:
             words,
             _state_now(record, view),
             div(join(_facts(record, details), between=" · "), class_="ts-evidence"),
-            div(join(map(_memory, record.memory), between=" · "), class_="ts-evidence")
-            if record.memory
-            else None,
+            div(join(_memory(record), between=" · "), class_="ts-evidence") if record.memory else None,
             class_="ts-sentence",
         ),
         div(span(_when(record.started_at, now), data_tip=utc(record.started_at)), class_="ts-since"),
@@ -166,12 +165,26 @@ def _facts(record: Record, details: bool) -> list[Child]:
     return facts
 
 
-def _memory(change) -> str:
-    before, after = (
-        human(one, Unit.BYTES) if one is not None else "not reported"
-        for one in (change.before_bytes, change.after_bytes)
-    )
-    return f"{change.where}: {before} before, {after} after"
+def _memory(record: Record) -> Iterator[str]:
+    """What stood in use before and after; of an unload also why a GPU may not have given everything back."""
+    yield from map(_before_and_after, record.memory)
+    unloaded = record.action.kind is ActionKind.UNLOAD and record.outcome is Outcome.DONE
+    on_gpu = (one for one in record.memory if not one.where.endswith(f" {CPU}"))
+    if unloaded and any(one.after_bytes for one in on_gpu):
+        yield "The framework may keep memory of a GPU until the server restarts."
+
+
+def _before_and_after(change: MemoryChange) -> str:
+    """`all in use on GPU-1: 8.6 GiB before, 7.9 GiB after (-0.7 GiB)`."""
+    sizes = (change.before_bytes, change.after_bytes)
+    before, after = (human(one, Unit.BYTES) if one is not None else "not reported" for one in sizes)
+    words = f"{change.where}: {before} before, {after} after"
+    if None in sizes:
+        return words
+    # In the unit of the sizes: a difference of 717 MiB is not seen to be one of 8.6 and 7.9 GiB.
+    divisor, unit = scale_for(max(sizes), Unit.BYTES)
+    grown = (change.after_bytes - change.before_bytes) / divisor
+    return f"{words} ({'+' if grown > 0 else ''}{significant(grown)} {unit})"
 
 
 def _state_now(record: Record, view: View) -> Html | None:

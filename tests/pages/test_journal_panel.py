@@ -134,3 +134,34 @@ def test_the_files_that_are_taken_along(control: NotingControl) -> None:
         {"where": "GPU 0", "before_bytes": 1024.0**3, "after_bytes": None}
     ]
     assert rows[1]["parameters"] == '{"count": 3}'
+
+
+def test_c04_memory_that_an_unload_does_not_give_back_is_told_and_not_called_a_leak() -> None:
+    made = install()
+    memory = (
+        MemoryChange("all in use on GPU-1", 9_234_179_686, 8_482_560_410),
+        MemoryChange("all in use on CPU", 3.0 * 1024**3, 2.0 * 1024**3),
+    )
+    did(
+        made,
+        "fast_add",
+        Conclusion(Outcome.DONE, "fast_add is unloaded", memory=memory),
+        kind=ActionKind.UNLOAD,
+    )
+    shown = words(panel(open_page("repository"), "journal"))
+    assert "all in use on GPU-1: 8.6 GiB before, 7.9 GiB after (-0.7 GiB)" in shown
+    assert "all in use on CPU: 3 GiB before, 2 GiB after (-1 GiB)" in shown
+    assert shown.count("The framework may keep memory of a GPU until the server restarts.") == 1
+    for word in ("freed", "leak"):
+        assert word not in shown.lower()
+
+
+def test_a_load_and_what_is_no_gpu_say_nothing_of_frameworks(control: NotingControl) -> None:
+    gpu = (MemoryChange("all in use on GPU-1", 1024.0**3, 3 * 1024.0**3),)
+    did(control, "fast_add", Conclusion(Outcome.DONE, "fast_add is loaded", memory=gpu))
+    machine = (MemoryChange("all in use on CPU", 2 * 1024.0**3, 1024.0**3),)
+    done = Conclusion(Outcome.DONE, "fast_add is unloaded", memory=machine)
+    did(control, "fast_add", done, kind=ActionKind.UNLOAD)
+    shown = words(panel(open_page("repository"), "journal"))
+    assert "all in use on GPU-1: 1 GiB before, 3 GiB after (+2 GiB)" in shown
+    assert "framework" not in shown
