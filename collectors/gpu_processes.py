@@ -98,7 +98,10 @@ def read_processes(
         return ServerProcesses(None, why)
     calls = [(child.pid, parse_stub(table.arguments(child.pid))) for child in table.children(pid)]
     trees = {stub: table.tree(stub) for stub, call in calls if call is not None}
-    seen, gpu_why = cards()
+    read, gpu_why = cards()
+    seen = tuple(
+        replace(card, tenants=tuple(_ours_to_see(one, table) for one in card.tenants)) for card in read
+    )
     stubs = tuple(
         StubProcess(
             stub,
@@ -111,7 +114,7 @@ def read_processes(
         for stub, call in calls
         if call is not None
     )
-    named = tuple(_named(card, table, pid, stubs, trees) for card in seen)
+    named = tuple(_named(card, pid, stubs, trees) for card in seen)
     return ServerProcesses(
         pid,
         server_private_bytes=table.private_bytes([pid]),
@@ -126,7 +129,7 @@ def _on_gpus(cards: tuple[GpuCard, ...], tree: list[int]) -> Mapping[str, int]:
     """Memory of a process tree by GPU; a card on which NVML hides one of its sizes is left out."""
     found = {}
     for card in cards:
-        sizes = [tenant.bytes for tenant in card.tenants if tenant.pid in tree]
+        sizes = [tenant.bytes for tenant in card.tenants if tenant.pid in tree and tenant.name]
         known = [size for size in sizes if size is not None]
         if sizes and len(known) == len(sizes):
             found[card.uuid] = sum(known)
@@ -135,22 +138,28 @@ def _on_gpus(cards: tuple[GpuCard, ...], tree: list[int]) -> Mapping[str, int]:
 
 def _named(
     card: GpuCard,
-    table: ProcessTable,
     server_pid: int,
     stubs: tuple[StubProcess, ...],
     trees: Mapping[int, list[int]],
 ) -> GpuCard:
     owner = {pid: stub for stub in stubs for pid in trees[stub.pid]}
-    return replace(card, tenants=tuple(_tenant(one, table, server_pid, owner) for one in card.tenants))
+    return replace(card, tenants=tuple(_tenant(one, server_pid, owner) for one in card.tenants))
 
 
-def _tenant(
-    tenant: GpuTenant, table: ProcessTable, server_pid: int, owner: Mapping[int, StubProcess]
-) -> GpuTenant:
-    process, stub = table.processes.get(tenant.pid), owner.get(tenant.pid)
+def _ours_to_see(tenant: GpuTenant, table: ProcessTable) -> GpuTenant:
+    """With its name, "" for a process that is not this one here: NVML may count by another namespace's ids.
+
+    Then the process of that id here has no GPU open, and is not the one that NVML means.
+    """
+    return replace(tenant, name="" if table.uses_gpu(tenant.pid) is False else table.program(tenant.pid))
+
+
+def _tenant(tenant: GpuTenant, server_pid: int, owner: Mapping[int, StubProcess]) -> GpuTenant:
+    if not tenant.name:
+        return tenant
+    stub = owner.get(tenant.pid)
     return replace(
         tenant,
-        name=process.name if process is not None else "",
         ours=stub is not None or tenant.pid == server_pid,
         model=stub.model if stub is not None else "",
         version=stub.version if stub is not None else "",

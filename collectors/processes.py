@@ -23,6 +23,8 @@ _LISTENING = "0A"
 _DEFAULT_HTTP_PORT = 8000
 _TEMPORARY_FOLDER = re.compile(r"folder\w{6}")
 _INSTANCE_NUMBERS = re.compile(r"(_\d+){1,2}$")
+_INTERPRETERS = ("python", "pypy")
+_GPU_DEVICES = ("/dev/nvidia", "/dev/dxg")
 _PRIVATE = ("Private_Clean:", "Private_Dirty:", "Private_Hugetlb:", "SwapPss:")
 
 
@@ -131,6 +133,13 @@ class ProcessTable:
             return text.rstrip("\0").split("\0")
         return []
 
+    def program(self, pid: int) -> str:
+        """What a person knows a process by: its name, and what an interpreter runs; "" if it is gone."""
+        process = self.processes.get(pid)
+        if process is None:
+            return ""
+        return " ".join(filter(None, (process.name, _script(process.name, self.arguments(pid)))))
+
     def private_bytes(self, pids: Iterable[int]) -> int | None:
         """Private memory of these processes together; None if none of them may be read."""
         found = None
@@ -140,6 +149,18 @@ class ProcessTable:
                 size = parse_private_bytes(text)
                 found = found if size is None else (found or 0) + size
         return found
+
+    def uses_gpu(self, pid: int) -> bool | None:
+        """Whether a process has a GPU's device open, as each with memory on one has; None if it is hidden."""
+        try:
+            entries = list((self._proc / str(pid) / "fd").iterdir())
+        except OSError:
+            return None
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if str(entry.readlink()).startswith(_GPU_DEVICES):
+                    return True
+        return False
 
     def server_of(
         self, server: Server, ports: list[int], known: Process | None = None
@@ -196,6 +217,16 @@ class ProcessTable:
         except OSError:
             return False
         return True
+
+
+def _script(name: str, arguments: list[str]) -> str:
+    """`train.py` or `-m vllm.server`, and no other argument: they may hold what is nobody's business."""
+    if not name.startswith(_INTERPRETERS):
+        return ""
+    for place, argument in enumerate(arguments[1:-1], start=1):
+        if argument == "-m":
+            return f"-m {arguments[place + 1]}"
+    return next((one.rpartition("/")[2] for one in arguments[1:] if one.endswith(".py")), "")
 
 
 def local_ports(server: Server) -> list[int]:

@@ -12,6 +12,7 @@ from signals.capacity import (
 )
 from telemetry.units import Unit, human
 from ui import capacity, shell
+from ui.capacity_budget import budget_form
 from ui.format import counted
 from ui.header import header
 from ui.html import div
@@ -92,20 +93,7 @@ def memory_questions(device, view) -> None:
         weights = weight_bytes(millions * 1e6, kind)
         panel(capacity.another_model(weights, int(copies), python, device), key="another")
     with whole:
-        total, reserve = st.columns(2)
-        total_mib = total.number_input(
-            "Total, MiB", 0.0, value=round((device.total_bytes or 0.0) / capacity.MIB, 1), key="budget_total"
-        )
-        kept = round(capacity.default_reserve_bytes(device) / capacity.MIB, 1)
-        reserve_mib = reserve.number_input(
-            "Kept by the framework, MiB", 0.0, value=kept, key="budget_reserve"
-        )
-        edited = st.data_editor(
-            capacity.budget_rows(device, view) or [capacity.EMPTY_ROW],
-            num_rows="dynamic", disabled=["source"], hide_index=True, key="budget_rows",
-        )  # fmt: skip
-        made = capacity.budget(edited, total_mib * capacity.MIB, reserve_mib * capacity.MIB)
-        panel(capacity.budget_verdict(made), key="budget")
+        budget_form(device, view)
 
 
 def rate_question(view) -> None:
@@ -124,7 +112,10 @@ def rate_question(view) -> None:
         rate = requests_per_second(at_once, millis / 1e3)
         words = f"{at_once:,} at once, each {human(millis * 1e3, Unit.US)}: {human(rate, Unit.PER_SECOND)}."
         note = "QPS = concurrency / response time: the most that so many waiting clients can ask for."
-        panel(div(words), div(note, class_="ts-faint"), key="qps")
+        label = st.session_state.get("rate_model")
+        facts = next((one for one in models if one.key.label() == label), models[0] if models else None)
+        now = capacity.qps_now(facts, observed(view, facts.key)) if facts is not None else None
+        panel(div(words), div(note, class_="ts-faint"), now, key="qps")
 
 
 def model_rate(view, models) -> None:

@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from history.memory_changes import reload_growth
 from telemetry.memory import CPU
 from ui import shell
 from ui.gpu_charts import GpuCharts
@@ -20,7 +19,7 @@ from ui.gpu_panels import (
 )
 from ui.header import header
 from ui.live import live
-from ui.memory_view import changes, devices
+from ui.memory_view import devices, growths
 from ui.panel import panel
 from ui.plot import figure
 from ui.view import View
@@ -36,7 +35,7 @@ def page() -> None:
     header(view, gpu_sentence(cards, view), gpu_level(cards))
     if not cards:
         panel(without_gpus(view), key="no_gpu")
-    grown = growth(reload_growth(changes(view.filters.server)), view)
+    grown = growth(growths(view), view)
     if grown is not None:
         panel(grown, key="growth")
     charts = GpuCharts(view, cards)

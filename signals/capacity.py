@@ -94,34 +94,45 @@ def need_of_weights(weights: float, *, own_process: bool = False, basis: str = "
     return need
 
 
-def need_of_instance(held_bytes: float, instances: int, *, lower_bound: bool, basis: str) -> Need:
+def need_of_instance(
+    held_bytes: float, instances: int, *, lower_bound: bool, basis: str, shares_weights: bool = False
+) -> Need:
     """One more instance of a model whose instances hold `held_bytes` together.
 
-    At most 20 % more than its share, twice as much where what is known is a lower bound. ValueError below
-    one instance.
+    At most 20 % more than its share, twice as much where what is known is a lower bound; from nothing on
+    where instances on one card share their weights. ValueError below one instance.
     """
     if instances < 1:
         raise ValueError(f"a model that holds memory has at least one instance (got {instances})")
     share = held_bytes / instances
     spare = 2 * HEADROOM_RATIO if lower_bound else HEADROOM_RATIO
     words = f"{human(held_bytes, Unit.BYTES)} {basis}"
-    return Need(share, share * (1 + spare), f"{words} / {instances}" if instances > 1 else words)
+    if instances > 1:
+        words += f" / {instances}"
+    if lower_bound:
+        words += "; a lower bound, so up to 40% more"
+    if shares_weights:
+        words += "; instances on one card share their weights, so it may be far less"
+    return Need(0.0 if shares_weights else share, share * (1 + spare), words)
 
 
-def answer(need: Need | None, free_bytes: float | None) -> Answer:
-    """FITS if even the high end goes in, NO if not even the low end does, TIGHT in between."""
+def answer(need: Need | None, free_bytes: float | None, word: str = "free") -> Answer:
+    """FITS if even the high end goes in, NO if not even the low end does, TIGHT in between.
+
+    `word` is what the bytes are called: free now, or available in a budget.
+    """
     if need is None:
         return Answer(Fit.UNKNOWN, "nothing tells how much it needs")
     if free_bytes is None:
-        return Answer(Fit.UNKNOWN, f"needs {need.text}; how much is free is not reported")
-    free = human(max(0.0, free_bytes), Unit.BYTES)
+        return Answer(Fit.UNKNOWN, f"needs {need.text}; how much is {word} is not reported")
+    told = f"needs {need.text}, {human(max(0.0, free_bytes), Unit.BYTES)} are {word}"
     if need.high_bytes <= free_bytes:
         left = human(free_bytes - need.high_bytes, Unit.BYTES)
-        return Answer(Fit.FITS, f"needs {need.text}, {free} are free: at least {left} are left")
+        return Answer(Fit.FITS, f"{told}: at least {left} are left")
     if need.low_bytes > free_bytes:
         short = human(need.low_bytes - max(0.0, free_bytes), Unit.BYTES)
-        return Answer(Fit.NO, f"needs {need.text}, {free} are free: {short} short at the least")
-    return Answer(Fit.TIGHT, f"needs {need.text}, {free} are free: it may fail at a full batch")
+        return Answer(Fit.NO, f"{told}: {short} short at the least")
+    return Answer(Fit.TIGHT, f"{told}: it may fail at a full batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +148,20 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The whole card by the formula, bytes: total, what the framework keeps, and the models."""
+    """The whole card by the formula, bytes: total, what the framework keeps, and the models.
+
+    `others_bytes` is what other programs hold, and what is in use and nobody's.
+    """
 
     total_bytes: float
     reserve_bytes: float
     lines: tuple[Line, ...]
+    others_bytes: float = 0.0
 
     @property
     def available_bytes(self) -> float:
-        """Total minus the reserve."""
-        return self.total_bytes - self.reserve_bytes
+        """Total minus the reserve and what others hold."""
+        return self.total_bytes - self.reserve_bytes - self.others_bytes
 
     @property
     def need(self) -> Need:
@@ -159,7 +174,7 @@ class Budget:
     @property
     def answer(self) -> Answer:
         """Do all models go in together?"""
-        return answer(self.need, self.available_bytes)
+        return answer(self.need, self.available_bytes, "available")
 
 
 # ---- how many instances

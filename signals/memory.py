@@ -53,6 +53,8 @@ class ModelHolding:
     key: ModelKey
     device: str
     figures: tuple[Figure, ...]
+    instances: int | None = None
+    """Of this model on this device; None where nothing tells."""
 
     @property
     def shown(self) -> Figure:
@@ -79,11 +81,15 @@ class ModelHolding:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A known share of a device that is no model: bytes, and in words what it is."""
+    """A known share of a device that is no model: bytes, and in words what it is.
+
+    `inside_bytes` of it belong to models that live in it and are only estimated.
+    """
 
     name: str
     bytes: float
     words: str
+    inside_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ class DeviceMemory:
     others: tuple[Part, ...] = ()
     notes: tuple[str, ...] = field(default=())
     """How more could be attributed, and what was left out."""
+    reserved_bytes: float = 0.0
+    """What the driver keeps of a card for itself, in no figure of use; 0 where it does not tell."""
 
     @property
     def measured_bytes(self) -> float:
@@ -112,6 +120,22 @@ class DeviceMemory:
     def estimated_bytes(self) -> float:
         """What models without a measurement are estimated to hold."""
         return sum(model.shown.bytes for model in self.models if model.estimated)
+
+    @property
+    def estimated_apart_bytes(self) -> float:
+        """The same without what lies inside a part that is measured as a whole."""
+        return max(0.0, self.estimated_bytes - sum(part.inside_bytes for part in self.others))
+
+    @property
+    def at_least(self) -> bool:
+        """True if a model holds more than is counted for it: its figure is a lower bound."""
+        return any(model.shown.lower_bound for model in self.models)
+
+    @property
+    def rest_bytes(self) -> float | None:
+        """What is in use beyond everything measured or estimated; None without a figure of use."""
+        rest = self.unattributed_bytes
+        return None if rest is None else max(0.0, rest - self.estimated_apart_bytes)
 
     @property
     def attributed_bytes(self) -> float:
@@ -135,13 +159,17 @@ class DeviceMemory:
 
     @property
     def free_bytes(self) -> float | None:
-        """Total minus used; None unless both are known."""
+        """Total minus used, minus what the driver keeps; None unless total and used are known."""
         if self.total_bytes is None or self.used_bytes is None:
             return None
-        return max(0.0, self.total_bytes - self.used_bytes)
+        return max(0.0, self.total_bytes - self.used_bytes - self.reserved_bytes)
 
 
-def holdings(device: str, figures: Mapping[ModelKey, Iterable[Figure]]) -> tuple[ModelHolding, ...]:
+def holdings(
+    device: str,
+    figures: Mapping[ModelKey, Iterable[Figure]],
+    instances: Mapping[ModelKey, int | None] | None = None,
+) -> tuple[ModelHolding, ...]:
     """The models on a device, the largest first; of each source one figure, the newest."""
     found = []
     for key, known in figures.items():
@@ -149,7 +177,8 @@ def holdings(device: str, figures: Mapping[ModelKey, Iterable[Figure]]) -> tuple
         for figure in sorted(known, key=lambda one: one.at or 0.0):
             newest[figure.source] = figure
         if newest:
-            found.append(ModelHolding(key, device, tuple(newest[one] for one in ORDER if one in newest)))
+            known_figures = tuple(newest[one] for one in ORDER if one in newest)
+            found.append(ModelHolding(key, device, known_figures, (instances or {}).get(key)))
     return tuple(sorted(found, key=lambda one: (-one.shown.bytes, one.key)))
 
 

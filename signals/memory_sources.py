@@ -7,19 +7,21 @@ from dataclasses import dataclass, field
 
 from history.inventory import ModelFacts
 from history.memory_changes import MemoryChange
+from signals.capacity import CONTEXT_HIGH_BYTES, HEADROOM_RATIO
 from signals.memory import DeviceMemory, Figure, ModelHolding, Part, holdings, in_order
+from signals.memory_notes import gpu_notes, process_notes
 from telemetry.facts import MemoryUse, ModelState
 from telemetry.identity import ModelKey
-from telemetry.memory import CPU, Confidence, GpuCard, MemorySource, ServerProcesses
+from telemetry.memory import CPU, Confidence, GpuCard, MemorySource, ServerProcesses, StubProcess
 from telemetry.units import Unit, human
 
-TRACKING_BACKENDS = ("onnxruntime", "tensorrt")
 RESERVING_BACKENDS = ("vllm", "tensorrtllm")
 """They take a share of the card at start, whatever their model needs."""
-HEADROOM_RATIO = 0.20
-"""Weights alone are not what a model needs: activations and workspaces come on top."""
 _REPEATED_RATIO = 0.20
 _LEAST_DELTA_BYTES = 2**20
+_SAME_LOAD_SECONDS = 60.0
+"""A model is seen READY at most so long after a load done through us has ended."""
+_NAMED = 3
 _IN_SERVER = (MemorySource.REPORTED, MemorySource.BACKEND, MemorySource.DELTA)
 _Found = dict[str, dict[ModelKey, list[Figure]]]
 
@@ -52,20 +54,49 @@ def devices_of(inputs: ServerMemoryInputs) -> tuple[DeviceMemory, ...]:
         for device, figure in _figures(inputs, facts, alone):
             found.setdefault(device, {}).setdefault(facts.key, []).append(figure)
     cards = {card.uuid: card for card in inputs.processes.cards} if inputs.processes else {}
+
+    def held(device: str) -> tuple[ModelHolding, ...]:
+        counts = {facts.key: instances_on(inputs, facts, device, alone) for facts in inputs.models}
+        return holdings(device, found[device], counts)
+
     devices = []
     for uuid, (used, total) in gpus.items():
-        models = holdings(uuid, found[uuid])
-        others = tuple(_tenants(cards[uuid], models)) if uuid in cards else ()
-        notes = tuple(_gpu_notes(inputs, len(gpus), cards.get(uuid)))
-        devices.append(DeviceMemory(inputs.server, uuid, total, used, models, others, notes))
+        models, card = held(uuid), cards.get(uuid)
+        others = tuple(_tenants(card, models, inputs)) if card is not None else ()
+        notes = tuple(gpu_notes(inputs, len(gpus), card, models))
+        reserved = 0.0 if card is None else card.reserved_bytes or 0.0
+        devices.append(DeviceMemory(inputs.server, uuid, total, used, models, others, notes, reserved))
     # Known by their number alone: no figure of such a card says what is in use or free.
     devices += [
-        DeviceMemory(inputs.server, device, None, None, holdings(device, figures))
+        DeviceMemory(inputs.server, device, None, None, held(device))
         for device, figures in found.items()
         if device != CPU and device not in gpus and figures
     ]
-    devices += _host(inputs, holdings(CPU, found[CPU]))
+    devices += _host(inputs, held(CPU))
     return in_order(devices)
+
+
+def instances_on(inputs: ServerMemoryInputs, facts: ModelFacts, device: str, alone: str | None) -> int | None:
+    """How many instances of a model are on a device; None where nothing tells.
+
+    `alone` is the only GPU of the server, None if there are several.
+    """
+    stubs = _stubs(inputs, facts)
+    if stubs and device == CPU:
+        return len(stubs)
+    here = [stub for stub in stubs if device in stub.gpu_bytes]
+    if here:
+        return len(here)
+    if facts.config is None or facts.config.ensemble:
+        return facts.instance_count
+    groups = facts.config.instance_groups
+    if device in (CPU, alone):
+        mine = [group.instances for group in groups if (group.kind == "KIND_CPU") is (device == CPU)]
+        # What a GPU instance keeps on the machine is its instances' too.
+        return sum(mine) or facts.instance_count
+    number = device.removeprefix("GPU ")
+    counts = [group.count for group in groups if number in map(str, group.gpus)]
+    return sum(counts) or None
 
 
 def _gpus(inputs: ServerMemoryInputs) -> dict[str, tuple[float | None, float | None]]:
@@ -88,9 +119,11 @@ def _host(inputs: ServerMemoryInputs, models: tuple[ModelHolding, ...]) -> list[
     if used is None and not models and own is None:
         return []
     parts = (
-        (Part("tritonserver", own, "its own process: core, C++ backends, caches"),) if own is not None else ()
+        (_server_part(own, "its own process: core, C++ backends, caches", models, inputs),)
+        if own is not None
+        else ()
     )
-    return [DeviceMemory(inputs.server, CPU, total, used, models, parts, tuple(_process_notes(inputs)))]
+    return [DeviceMemory(inputs.server, CPU, total, used, models, parts, tuple(process_notes(inputs)))]
 
 
 # ---- figures of one model
@@ -105,14 +138,9 @@ def _figures(
     yield from _reported(facts, alone)
     yield from _process(inputs, facts)
     if facts.key in inputs.backend and alone is not None:
-        words = "its backend's own metrics (runtime memory on the GPU)"
+        words = "its backend's own metrics (runtime memory on the GPU)" + _reserves(facts)
         size = inputs.backend[facts.key]
-        yield (
-            alone,
-            Figure(
-                MemorySource.BACKEND, size, Confidence.MEDIUM, inputs.backend_at, words + _reserves(facts)
-            ),
-        )
+        yield alone, Figure(MemorySource.BACKEND, size, Confidence.MEDIUM, inputs.backend_at, words)
     yield from _deltas(inputs, facts)
     yield from _estimate(inputs, facts, alone)
 
@@ -131,14 +159,18 @@ def _reported(facts: ModelFacts, alone: str | None) -> Iterator[tuple[str, Figur
         )
 
 
+def _stubs(inputs: ServerMemoryInputs, facts: ModelFacts) -> list[StubProcess]:
+    processes = inputs.processes
+    wanted = (facts.key.name, facts.key.version)
+    return [one for one in processes.stubs if (one.model, one.version) == wanted] if processes else []
+
+
 def _process(inputs: ServerMemoryInputs, facts: ModelFacts) -> Iterator[tuple[str, Figure]]:
     processes, at = inputs.processes, inputs.processes_at
     if processes is None or (at is not None and facts.since is not None and at < facts.since):
         # Read while it was still being loaded: its memory was still growing.
         return
-    stubs = [
-        stub for stub in processes.stubs if (stub.model, stub.version) == (facts.key.name, facts.key.version)
-    ]
+    stubs = _stubs(inputs, facts)
     private = [stub.private_bytes for stub in stubs if stub.private_bytes is not None]
     if stubs and len(private) == len(stubs):
         words, detail = _processes(len(stubs)), "Pages no other process shares, the interpreter included."
@@ -155,10 +187,10 @@ def _process(inputs: ServerMemoryInputs, facts: ModelFacts) -> Iterator[tuple[st
         )
         yield CPU, figure
     for uuid in dict.fromkeys(uuid for stub in stubs for uuid in stub.gpu_bytes):
-        size = sum(stub.gpu_bytes.get(uuid, 0) for stub in stubs)
-        words = f"{_processes(len(stubs))}, each with its CUDA context" + _reserves(facts)
+        sizes = [stub.gpu_bytes[uuid] for stub in stubs if uuid in stub.gpu_bytes]
+        words = f"{_processes(len(sizes))}, each with its CUDA context" + _reserves(facts)
         detail = "NVML's figure of the processes that run this model."
-        yield uuid, Figure(MemorySource.PROCESS, size, Confidence.HIGH, inputs.processes_at, words, detail)
+        yield uuid, Figure(MemorySource.PROCESS, sum(sizes), Confidence.HIGH, at, words, detail)
 
 
 def _processes(count: int) -> str:
@@ -190,21 +222,32 @@ def _deltas(inputs: ServerMemoryInputs, facts: ModelFacts) -> Iterator[tuple[str
             if device != CPU and size is not None and size >= _LEAST_DELTA_BYTES:
                 grown.setdefault(device, []).append((size, change))
     for device, known in grown.items():
-        yield device, _delta(known)
+        yield device, _delta(known, facts)
 
 
-def _delta(known: Sequence[tuple[float, MemoryChange]]) -> Figure:
-    """The newest undisturbed one; medium confidence once two of them agree."""
+def _delta(known: Sequence[tuple[float, MemoryChange]], facts: ModelFacts) -> Figure:
+    """The newest undisturbed one; medium confidence once two agree and it is the load that is in force."""
     quiet = [one for one in known if not one[1].disturbed]
     size, change = (quiet or list(known))[-1]
     agreeing = [one for one, _ in quiet if abs(one - size) <= _REPEATED_RATIO * size]
-    confidence = Confidence.MEDIUM if len(agreeing) > 1 else Confidence.LOW
     verb = "fell" if change.mark.unload else "grew"
     words = f"the card's memory in use {verb} by it over its {change.mark.what}"
     words += f", {len(agreeing)} times alike" if len(agreeing) > 1 else ", seen once"
-    if change.disturbed:
-        words += f"; not sure: {change.disturbed}"
-    return Figure(MemorySource.DELTA, size, confidence, change.mark.ended, words)
+    doubts = [change.disturbed, _another_load(change, facts)]
+    if any(doubts):
+        words += f"; not sure: {', '.join(filter(None, doubts))}"
+    sure = len(agreeing) > 1 and not any(doubts)
+    confidence = Confidence.MEDIUM if sure else Confidence.LOW
+    return Figure(MemorySource.DELTA, size, confidence, change.mark.ended, words + _reserves(facts))
+
+
+def _another_load(change: MemoryChange, facts: ModelFacts) -> str:
+    """Why the model that runs now may be another one than the one measured; "" if it is that one."""
+    if facts.since is None:
+        return "it runs since before this app was started"
+    if facts.since > change.mark.ended + _SAME_LOAD_SECONDS:
+        return "it was loaded again since"
+    return ""
 
 
 def _estimate(
@@ -213,33 +256,36 @@ def _estimate(
     weights = inputs.processes.weights.get((facts.key.name, facts.key.version)) if inputs.processes else None
     if not weights or facts.config is None or facts.config.ensemble:
         return
-    for on_gpu in (True, False):
-        count = sum(
-            group.instances for group in facts.config.instance_groups if (group.kind == "KIND_GPU") is on_gpu
+    # Where KIND_MODEL and KIND_AUTO put their weights nothing tells.
+    for kind, device in (("KIND_GPU", alone), ("KIND_CPU", CPU)):
+        count = sum(group.instances for group in facts.config.instance_groups if group.kind == kind)
+        if not count or device is None:
+            continue
+        size = float(weights * count)
+        times = f" × {count} instances" if count > 1 else ""
+        words = f"weight files of {human(weights, Unit.BYTES)}{times}; activations come on top"
+        high = size * (1 + HEADROOM_RATIO)
+        if device != CPU and facts.config.backend == "python":
+            words += ", and a CUDA context for each instance"
+            high += count * CONTEXT_HIGH_BYTES
+        yield (
+            device,
+            Figure(
+                MemorySource.ESTIMATE,
+                size,
+                Confidence.LOW,
+                inputs.processes_at,
+                words + _reserves(facts),
+                low_bytes=size,
+                high_bytes=high,
+            ),
         )
-        device = alone if on_gpu else CPU
-        if count and device is not None:
-            size = float(weights * count)
-            times = f" × {count} instances" if count > 1 else ""
-            words = f"weight files of {human(weights, Unit.BYTES)}{times}; activations come on top"
-            yield (
-                device,
-                Figure(
-                    MemorySource.ESTIMATE,
-                    size,
-                    Confidence.LOW,
-                    inputs.processes_at,
-                    words,
-                    low_bytes=size,
-                    high_bytes=size * (1 + HEADROOM_RATIO),
-                ),
-            )
 
 
 # ---- what is no model
 
 
-def _tenants(card: GpuCard, models: tuple[ModelHolding, ...]) -> Iterator[Part]:
+def _tenants(card: GpuCard, models: tuple[ModelHolding, ...], inputs: ServerMemoryInputs) -> Iterator[Part]:
     """tritonserver's own process, without the models that live in it, and programs of others."""
     inside = sum(
         model.shown.bytes
@@ -248,52 +294,27 @@ def _tenants(card: GpuCard, models: tuple[ModelHolding, ...]) -> Iterator[Part]:
         and MemorySource.PROCESS not in {one.source for one in model.figures}
     )
     for tenant in card.tenants:
-        if tenant.bytes is None or tenant.model:
+        # Whose a process is that nobody here can see is not known: it stays unattributed.
+        if tenant.bytes is None or tenant.model or not tenant.name:
             continue
         if tenant.ours:
             rest = max(0.0, tenant.bytes - inside)
-            yield Part("tritonserver", rest, "its context, its pools, and models nobody reports")
+            yield _server_part(rest, "its context, its pools, and models nobody reports", models, inputs)
         else:
-            name = tenant.name or f"process {tenant.pid}"
-            yield Part(name, tenant.bytes, f"another program on this card (process {tenant.pid})")
+            yield Part(tenant.name, tenant.bytes, f"another program on this card (process {tenant.pid})")
 
 
-def _gpu_notes(inputs: ServerMemoryInputs, gpus: int, card: GpuCard | None) -> Iterator[str]:
-    silent = sorted(
-        {
-            facts.config.backend
-            for facts in inputs.models
-            if facts.config is not None
-            and facts.config.backend in TRACKING_BACKENDS
-            and facts.statistics is not None
-            and not facts.statistics.memory
-        }
-    )
-    for backend in silent:
-        yield (
-            f"Start Triton with --backend-config={backend},triton-backend-memory-tracker=true: "
-            f"then {backend} reports what its models take at load."
-        )
-    if gpus > 1:
-        yield (
-            "Backends report by device number and the server its GPUs by uuid; which is which is not "
-            "reported, so such models stand by themselves and not on one of several GPUs."
-        )
-    if card is None:
-        why = inputs.processes.gpu_why if inputs.processes is not None and inputs.processes.pid else ""
-        if why:
-            yield f"Processes on the card are not seen: {why}."
-        else:
-            yield from _process_notes(inputs)
-    elif any(tenant.bytes is None for tenant in card.tenants):
-        yield "NVML hides the memory of some processes on this card (virtual GPU or Windows driver model)."
-
-
-def _process_notes(inputs: ServerMemoryInputs) -> Iterator[str]:
-    processes = inputs.processes
-    if processes is None or processes.pid is None:
-        why = processes.why if processes is not None and processes.why else "not looked at yet"
-        yield (
-            f"The server's processes are not seen from here ({why}): on its host, in its process namespace, "
-            "the app or its exporter can tell each Python model's memory."
-        )
+def _server_part(
+    size: float, words: str, models: tuple[ModelHolding, ...], inputs: ServerMemoryInputs
+) -> Part:
+    """tritonserver's own process; models of C++ backends that are only estimated live in it."""
+    python = {
+        facts.key for facts in inputs.models if facts.config is None or facts.config.backend == "python"
+    }
+    inside = [model for model in models if model.estimated and model.key not in python]
+    estimated = min(size, sum(model.shown.bytes for model in inside))
+    if inside:
+        names = ", ".join(model.key.label() for model in inside[:_NAMED])
+        names += f" and {len(inside) - _NAMED} more" if len(inside) > _NAMED else ""
+        words += f"; about {human(estimated, Unit.BYTES)} of it by estimate: {names}"
+    return Part("tritonserver", size, words, estimated)

@@ -68,7 +68,11 @@ class GpuTenant:
 
 @dataclass(frozen=True, slots=True)
 class GpuCard:
-    """One card as NVML sees it, bytes, with the processes on it."""
+    """One card as NVML sees it, bytes, with the processes on it.
+
+    `reserved_bytes` is what the driver keeps for itself, in neither used nor free; None: not told.
+    `why` says why its processes are not known, "" if they are.
+    """
 
     uuid: str
     index: int
@@ -76,6 +80,8 @@ class GpuCard:
     total_bytes: int
     used_bytes: int
     tenants: tuple[GpuTenant, ...] = ()
+    reserved_bytes: int | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

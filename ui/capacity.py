@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from history.inventory import ModelFacts
-from signals.advice import batcher_of
+from signals.advice import Observed, batcher_of
 from signals.batch_time import BatchTime
 from signals.batcher import BatcherConfig
 from signals.capacity import (
-    RESERVE_BYTES,
     Answer,
-    Budget,
     Fit,
     InstancesNeeded,
-    Line,
     Need,
     answer,
     need_of_instance,
@@ -24,17 +21,19 @@ from signals.capacity import (
 from signals.memory import DeviceMemory, ModelHolding
 from signals.memory_sources import RESERVING_BACKENDS
 from telemetry.facts import ModelState
-from telemetry.memory import CPU, MemorySource
-from telemetry.units import Unit, human, significant
+from telemetry.memory import CPU
+from telemetry.units import Unit, human, seconds_from_us, significant
 from ui.format import counted
 from ui.html import Html, div, span, tag
-from ui.memory_bar import attributed, bar, notes, rows
+from ui.memory_bar import bar, known, rows
 from ui.model_panels import section
 from ui.view import View
 
 _CLASSES = {Fit.FITS: "ok", Fit.TIGHT: "ticket", Fit.NO: "page", Fit.UNKNOWN: ""}
 MIB = 2.0**20
-EMPTY_ROW: dict[str, object] = dict.fromkeys(("model", "MiB an instance", "instances", "batch peak %"))
+_NAMED = 3
+_SHARING = ("enable_weight_sharing", "share_session_between_instances")
+"""Parameters of PyTorch's and ONNX Runtime's backends."""
 
 
 def device_name(device: DeviceMemory, *, several: bool) -> str:
@@ -54,34 +53,47 @@ def sentence(device: DeviceMemory | None, *, several: bool) -> tuple[str, str]:
     return f"{free} of {total} are free: {name}.", "fine"
 
 
-def best_device(known: Sequence[DeviceMemory]) -> int:
+def best_device(found: Sequence[DeviceMemory]) -> int:
     """The first GPU of which something is known, else whatever has models."""
-    return next((place for place, one in enumerate(known) if one.models), 0)
+    return next((place for place, one in enumerate(found) if one.models), 0)
 
 
 def held(device: DeviceMemory, view: View) -> Html:
     """The device as it is: who holds it, and how far that is known."""
-    known = attributed(device)
     words = "the system, other programs" if device.device == CPU else "contexts, caches, other programs"
     return section(
         "Held now",
-        div(known, class_="ts-known") if known else None,
+        known(device),
         bar(device, machine=device.device == CPU),
         tag("table", rows(device, view, rest_words=words), class_="ts-facts"),
-        notes(device),
     )
 
 
-def verdict(found: Answer, need: Need | None, *, title: str = "") -> Html:
-    """Fits, tight, does not fit, unknown; with its numbers and what they rest on."""
+def verdict(found: Answer, need: Need | None, *, title: str = "", caution: str = "") -> Html:
+    """Fits, tight, does not fit, unknown; with its numbers, what they rest on and what could upset them."""
     badge = span(found.fit.value, class_=f"ts-badge {_CLASSES[found.fit]} fit-{found.fit.name.lower()}")
     basis = f"Basis: {need.basis}." if need is not None and need.basis else ""
     return div(
         div(badge, " ", span(title, class_="ts-name") if title else None, class_="ts-h"),
         div(f"{found.sentence[:1].upper()}{found.sentence[1:]}."),
         div(basis, class_="ts-faint") if basis else None,
+        div(caution, class_="ts-faint") if caution else None,
         class_="ts-answer",
     )
+
+
+def caution(device: DeviceMemory) -> str:
+    """What may take of that which is free now, "" if nothing is known to."""
+    parts = []
+    growing = [one.key.label() for one in device.models if one.shown.lower_bound]
+    if growing:
+        names = ", ".join(growing[:_NAMED]) + (
+            f" and {len(growing) - _NAMED} more" if len(growing) > _NAMED else ""
+        )
+        parts.append(f"{names} may still grow into it: what is known of them is a lower bound.")
+    if device.device == CPU:
+        parts.append("Free is the whole machine's, as Triton sees it; a container's limit may be lower.")
+    return " ".join(parts)
 
 
 # ---- a second instance
@@ -102,39 +114,74 @@ class Instance:
 
     @property
     def need(self) -> Need:
-        """One more instance: the share of one of those there are."""
+        """One more instance: the share of one of those there are; of an estimate its own range."""
         figure = self.holding.shown
-        return need_of_instance(
-            figure.bytes, self.instances, lower_bound=figure.lower_bound, basis=f"({figure.source.value})"
+        basis = f"({figure.source.value}, {figure.confidence.value} confidence)"
+        if reserves(self.facts):
+            share = figure.bytes / self.instances
+            words = f"{human(figure.bytes, Unit.BYTES)} {basis}"
+            words += f" / {self.instances}" if self.instances > 1 else ""
+            return Need(share, share, f"{words}; a reservation, which another one takes again")
+        need = need_of_instance(
+            figure.bytes,
+            self.instances,
+            lower_bound=figure.lower_bound,
+            basis=basis,
+            shares_weights=self.holding.device != CPU and shares_weights(self.facts),
         )
+        if figure.high_bytes is None:
+            return need
+        return replace(need, high_bytes=max(need.high_bytes, figure.high_bytes / self.instances))
 
 
 def instances(device: DeviceMemory, view: View) -> list[Instance]:
-    """Models of the device whose instances are known."""
+    """Models of the device whose instances on it are known."""
     found = []
     for holding in device.models:
         facts = view.facts(holding.key)
-        if facts is not None and facts.instance_count:
-            found.append(Instance(holding, facts, facts.instance_count))
+        if facts is not None and holding.instances:
+            found.append(Instance(holding, facts, holding.instances))
     return found
 
 
 def second_instance(one: Instance, more: int, device: DeviceMemory) -> Html:
     """Do so many more instances fit?"""
-    if reserves(one.facts):
-        words = (
-            "This backend takes a share of the card at start, whatever the model needs: what it holds is a "
-            "reservation, and a second instance wants one of its own."
-        )
-        return verdict(Answer(Fit.UNKNOWN, words), None)
-    need = one.need.times(more)
     words = f"{counted(more, 'instance')} more of {one.label}"
-    return verdict(answer(need, device.free_bytes), need, title=words)
+    if reserves(one.facts) and not _fixed_share(one.facts):
+        told = (
+            "this backend takes a share of what is free at its start, whatever the model needs: what it "
+            "holds is a reservation, and another one takes its share of the rest"
+        )
+        return verdict(Answer(Fit.UNKNOWN, told), None, title=words)
+    need = one.need.times(more)
+    found = answer(need, device.free_bytes)
+    if reserves(one.facts) and found.fit is not Fit.FITS:
+        told = f"{found.sentence}, unless the share is made smaller for all of them (gpu_memory_utilization)"
+        found = Answer(found.fit, told)
+    return verdict(found, need, title=words, caution=caution(device))
 
 
 def reserves(facts: ModelFacts | None) -> bool:
     """True for backends that preallocate a share of the card."""
     return facts is not None and facts.config is not None and facts.config.backend in RESERVING_BACKENDS
+
+
+def _fixed_share(facts: ModelFacts) -> bool:
+    """vLLM takes a share of the whole card (gpu_memory_utilization), TensorRT-LLM one of what is free."""
+    return facts.config is not None and facts.config.backend == "vllm"
+
+
+def shares_weights(facts: ModelFacts) -> bool:
+    """Whether instances on one card use the same weights: TensorRT's engine, and where settings say so."""
+    config = facts.config
+    if config is None:
+        return False
+    values = {
+        name.lower(): str(one.get("string_value", "")).lower()
+        for name, one in (config.raw.get("parameters") or {}).items()
+        if isinstance(one, dict)
+    }
+    return config.backend == "tensorrt" or any(values.get(name) == "true" for name in _SHARING)
 
 
 # ---- another model
@@ -143,78 +190,11 @@ def reserves(facts: ModelFacts | None) -> bool:
 def another_model(weights_bytes: float, count: int, own_process: bool, device: DeviceMemory) -> Html:
     """Does a model with weights of so many bytes an instance fit?"""
     if weights_bytes <= 0:
-        return verdict(answer(None, device.free_bytes), None)
+        return verdict(answer(None, device.free_bytes), None, caution=caution(device))
     on_card = own_process and device.device != CPU
     need = need_of_weights(weights_bytes, own_process=on_card).times(count)
     words = f"{counted(count, 'instance')} of {human(weights_bytes, Unit.BYTES)} weights"
-    return verdict(answer(need, device.free_bytes), need, title=words)
-
-
-# ---- the whole budget
-
-
-def budget_rows(device: DeviceMemory, view: View) -> list[dict[str, object]]:
-    """The budget as it is measured, to be edited: MiB of one instance, instances, batch peak in percent."""
-    found = []
-    for holding in device.models:
-        facts = view.facts(holding.key)
-        count = (facts.instance_count if facts is not None else None) or 1
-        # What a process or a card was measured to hold has its peak in it already; weights do not.
-        measured = holding.shown.source in (MemorySource.PROCESS, MemorySource.DELTA, MemorySource.BACKEND)
-        found.append(
-            {
-                "model": holding.key.label() + (" (reservation)" if reserves(facts) else ""),
-                "MiB an instance": round(holding.shown.bytes / count / MIB, 1),
-                "instances": count,
-                "batch peak %": 0 if measured else 20,
-                "source": holding.shown.source.value,
-            }
-        )
-    return found
-
-
-def budget(rows_: Sequence[dict[str, object]], total_bytes: float, reserve_bytes: float) -> Budget:
-    """The edited rows as a budget; rows without a size or instances count as nothing."""
-    lines = []
-    for row in rows_:
-        size, count = _number(row.get("MiB an instance")), _number(row.get("instances"))
-        peak = _number(row.get("batch peak %")) / 100
-        low = size * MIB * count
-        if low > 0:
-            lines.append(
-                Line(str(row.get("model") or "unnamed"), int(count), Need(low, low * (1 + peak), ""))
-            )
-    return Budget(total_bytes, reserve_bytes, tuple(lines))
-
-
-def _number(value: object) -> float:
-    """A cell of the table: empty and NaN count as nothing."""
-    return max(0.0, float(value)) if isinstance(value, int | float) and value == value else 0.0
-
-
-def budget_verdict(made: Budget) -> Html:
-    """Do all models go in together?"""
-    found = made.answer
-    lines = [
-        ("total", made.total_bytes, ""),
-        ("framework", made.reserve_bytes, "contexts and pools: 300 to 500 MB of a card, more on large ones"),
-        ("available", made.available_bytes, "total - framework"),
-    ]
-    table = [
-        tag("tr", tag("td", name), tag("td", human(size, Unit.BYTES)), tag("td", words, class_="ts-faint"))
-        for name, size, words in lines
-    ]
-    return div(
-        verdict(found, None, title=f"{counted(len(made.lines), 'model')} together"),
-        tag("table", table, class_="ts-facts"),
-    )
-
-
-def default_reserve_bytes(device: DeviceMemory) -> float:
-    """What the framework keeps: of a card as the rule says, of the machine what is no model's now."""
-    if device.device != CPU or device.used_bytes is None:
-        return RESERVE_BYTES
-    return max(0.0, device.used_bytes - device.measured_bytes)
+    return verdict(answer(need, device.free_bytes), need, title=words, caution=caution(device))
 
 
 # ---- instances for a rate
@@ -284,3 +264,13 @@ def _words(config: BatcherConfig) -> str:
         return "no dynamic batching"
     sizes = ", ".join(map(str, config.sizes))
     return f"delay {human(config.delay_us, Unit.US)}, preferred sizes {sizes}"
+
+
+def qps_now(facts: ModelFacts, seen: Observed | None) -> Html | None:
+    """The same check on what is measured: requests under way = requests per second × time of one."""
+    if seen is None:
+        return None
+    rate, each = seen.requests_per_second, seen.request_us_mean
+    under_way = human(rate * seconds_from_us(each), Unit.NONE)
+    took = f"{human(rate, Unit.PER_SECOND)}, each {human(each, Unit.US)} in the server"
+    return div(f"{facts.key.label()} now: {took}: {under_way} at once on average.", class_="ts-faint")

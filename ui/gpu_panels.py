@@ -14,8 +14,9 @@ from telemetry.memory import CPU
 from telemetry.scrape import Source
 from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.empty import empty_state, nobody_answers, reasons, silent
+from ui.format import clock, day
 from ui.html import Html, div, link, span, tag
-from ui.memory_bar import attributed, bar, notes, rows
+from ui.memory_bar import bar, known, rows
 from ui.model_panels import section
 from ui.view import View
 
@@ -147,15 +148,13 @@ def without_gpus(view: View) -> Html:
 def memory_bar(card: GpuCard, view: View) -> Html:
     """Head and memory bar of one GPU: models by source, known parts, the rest unattributed, what is free."""
     where = span(f"{card.figures.key.uuid} on {card.figures.key.server}", class_="ts-faint")
-    known = attributed(card.memory)
     return div(
         div(card.name, where, _badge(card), _age(card), class_="ts-h"),
-        div(known, class_="ts-known") if known else None,
+        known(card.memory),
         bar(card.memory),
         tag("table", rows(card.memory, view, rest_words=_rest_words(card)), class_="ts-facts"),
         _numbers(card),
         div(link("What else fits on it?", "capacity", view.filters.params()), class_="ts-more"),
-        notes(card.memory),
         class_="ts-stale" if card.stale else None,
         data_key=card.figures.key.uuid,
     )
@@ -239,17 +238,17 @@ def _of(used: float | None, total: float | None) -> str:
     return f"{human(used, Unit.BYTES)} of {human(total, Unit.BYTES)} ({human(used / total, Unit.RATIO)})"
 
 
-def other_gpus(view: View, known: Sequence[DeviceMemory]) -> Html | None:
+def other_gpus(view: View, found: Sequence[DeviceMemory]) -> Html | None:
     """GPUs that Triton gives no figures of: known by the number a backend reports, or by NVML."""
-    if not known:
+    if not found:
         return None
     parts: list[Html | None] = []
-    for one in known:
+    for one in found:
         parts += [
             div(one.device, span(f"on {one.server}", class_="ts-faint"), class_="ts-h"),
+            known(one),
             bar(one),
             tag("table", rows(one, view, rest_words="contexts, caches, other programs"), class_="ts-facts"),
-            notes(one),
         ]
     return section("GPUs without figures of Triton", *parts)
 
@@ -266,10 +265,9 @@ def machine_memory(view: View, machines: Sequence[DeviceMemory]) -> Html:
         words = "machine-wide: the system, its caches, other programs"
         parts += [
             div(f"on {one.server}", class_="ts-faint") if len(shown) > 1 else None,
-            div(attributed(one), class_="ts-known"),
+            known(one),
             bar(one, machine=True),
             tag("table", rows(one, view, rest_words=words), class_="ts-facts"),
-            notes(one),
         ]
     return section("Memory of models on the machine", *parts)
 
@@ -307,7 +305,10 @@ def growth(found: Sequence[ReloadGrowth], view: View) -> Html | None:
 
 
 def growth_words(one: ReloadGrowth) -> str:
-    """`217 MiB after the first of 4 loads, 367 MiB now (on the machine)`."""
-    where = "on the machine" if one.device == CPU else one.device
+    """`217 MiB after the first of 4 loads (14:02), 367 MiB after the last (15:10), on the machine`."""
+    where = "on the machine" if one.device == CPU else f"on {one.device}"
     first, last = human(one.first_bytes, Unit.BYTES), human(one.last_bytes, Unit.BYTES)
-    return f"{first} after the first of {one.loads} loads, {last} now ({where})"
+    since, until = clock(one.since), clock(one.until)
+    if day(one.since) != day(one.until):
+        since, until = f"{day(one.since)} {since}", f"{day(one.until)} {until}"
+    return f"{first} after the first of {one.loads} loads ({since}), {last} after the last ({until}), {where}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from charts.palette import model_color
 from signals.memory import DeviceMemory, Figure, ModelHolding
-from telemetry.memory import Confidence, MemorySource
+from telemetry.memory import MemorySource
 from telemetry.units import Unit, human, human_duration
 from ui.format import raw_tip
 from ui.html import Child, Html, div, link, span, tag
@@ -17,7 +17,6 @@ SOURCES = {
     MemorySource.DELTA: "Growth of the memory in use over a load done through this app.",
     MemorySource.ESTIMATE: "Not measured: size of the weights times the instances.",
 }
-_FRESH_SECONDS = 60.0
 
 
 def source_badge(figure: Figure) -> Html:
@@ -28,25 +27,31 @@ def source_badge(figure: Figure) -> Html:
 
 
 def trust(figure: Figure, now: float) -> str:
-    """Confidence and age in words: `high · 3 min old`."""
-    words = f"{figure.confidence.value} confidence" if figure.confidence is not Confidence.HIGH else ""
-    age = now - figure.at if figure.at is not None else None
-    when = ""
+    """Confidence and age in words: `high confidence · 3 min old`."""
+    age = human_duration(max(0.0, now - figure.at)) if figure.at is not None else ""
     if figure.source is MemorySource.REPORTED:
-        when = "at load"
-    elif age is not None and age > _FRESH_SECONDS:
-        when = f"{human_duration(age)} old"
-    return " · ".join(filter(None, (words, when)))
+        when = f"at load, {age} ago" if age else "at load, before this app was started"
+    else:
+        when = f"{age} old" if age else "of unknown age"
+    return f"{figure.confidence.value} confidence · {when}"
+
+
+def known(device: DeviceMemory) -> Html | None:
+    """First of all: how much of what is in use has an owner, and how more could be known."""
+    words = attributed(device)
+    return div(words, notes(device), class_="ts-known") if words or device.notes else None
 
 
 def attributed(device: DeviceMemory) -> str:
-    """`62 % of what is in use has an owner`; "" without a figure of use."""
+    """`62 % of what is in use has an owner`; with a lower bound in it `At least 62 % ...`."""
     ratio = device.attributed_ratio
     if ratio is None:
-        return ""
+        return "How much is in use is not reported." if device.models or device.others else ""
     words = f"{human(min(ratio, 1.0), Unit.RATIO)} of what is in use has an owner"
-    if device.estimated_bytes:
-        words += f"; {human(device.estimated_bytes, Unit.BYTES)} more are estimated"
+    if device.at_least and ratio < 1.0:
+        words = f"At least {words}"
+    if device.estimated_apart_bytes:
+        words += f"; {human(device.estimated_apart_bytes, Unit.BYTES)} more are estimated"
     if device.excess_bytes:
         words += f"; the parts exceed it by {human(device.excess_bytes, Unit.BYTES)}"
     return words
@@ -60,7 +65,7 @@ def bar(device: DeviceMemory, *, machine: bool = False) -> Html | None:
     whole = device.used_bytes if machine else device.total_bytes
     if not whole or device.used_bytes is None:
         return None
-    whole = max(whole, device.attributed_bytes)
+    whole = max(whole, device.attributed_bytes + device.estimated_apart_bytes)
     parts: list[Html] = []
     for model in device.models:
         figure = model.shown
@@ -69,8 +74,8 @@ def bar(device: DeviceMemory, *, machine: bool = False) -> Html | None:
         parts.append(_part(figure.bytes, whole, tip, color=model_color(model.key.name), class_=class_))
     for part in device.others:
         tip = f"{part.name}: {human(part.bytes, Unit.BYTES)}"
-        parts.append(_part(part.bytes, whole, tip, class_="other"))
-    rest = max(0.0, (device.unattributed_bytes or 0.0) - device.estimated_bytes)
+        parts.append(_part(part.bytes - part.inside_bytes, whole, tip, class_="other"))
+    rest = device.rest_bytes or 0.0
     parts.append(_part(rest, whole, f"unattributed: {human(rest, Unit.BYTES)}", class_="unattributed"))
     return div(parts, class_="ts-bar", role="img", aria_label="memory by what holds it")
 
@@ -84,9 +89,11 @@ def rows(device: DeviceMemory, view: View, *, rest_words: str, several: bool = F
     """One row for each part: name, size, source, and what it rests on."""
     lines = [_model(model, view, several=several) for model in device.models]
     lines += [_plain(part.name, part.bytes, part.words) for part in device.others]
-    if device.unattributed_bytes is not None:
-        rest = max(0.0, device.unattributed_bytes - device.estimated_bytes)
-        lines.append(_plain("unattributed", rest, rest_words))
+    if device.rest_bytes is not None:
+        # What models hold beyond their lower bounds is in it.
+        lines.append(_plain("unattributed", device.rest_bytes, rest_words, most=device.at_least))
+    if device.reserved_bytes:
+        lines.append(_plain("driver", device.reserved_bytes, "kept by the driver, in no figure of use"))
     if device.free_bytes is not None:
         lines.append(_plain("free", device.free_bytes, ""))
     return lines
@@ -123,7 +130,7 @@ def _model(model: ModelHolding, view: View, *, several: bool) -> Html:
 
 def _words(model: ModelHolding, now: float) -> list[Child]:
     figure = model.shown
-    words: list[Child] = [", ".join(filter(None, (figure.words, trust(figure, now))))]
+    words: list[Child] = [f"{figure.words}, {trust(figure, now)}"]
     if model.disagreement:
         words.append(span(f" · {model.disagreement}", class_="ts-warn"))
     others = [one for one in model.figures[1:] if one.source is not MemorySource.ESTIMATE]
@@ -132,6 +139,6 @@ def _words(model: ModelHolding, now: float) -> list[Child]:
     return words
 
 
-def _plain(name: str, size: float, words: str) -> Html:
-    number = span(human(size, Unit.BYTES), data_tip=raw_tip(size, Unit.BYTES))
+def _plain(name: str, size: float, words: str, *, most: bool = False) -> Html:
+    number = span(("≤ " if most else "") + human(size, Unit.BYTES), data_tip=raw_tip(size, Unit.BYTES))
     return tag("tr", tag("td", name), tag("td", number), tag("td", words, class_="ts-faint"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 import runtime
-from history.memory_changes import MODEL_FAMILY, MemoryChange
+from history.memory_changes import MODEL_FAMILY, MemoryChange, ReloadGrowth, reload_growth
 from history.protocol import Frame, GroupKey, Matchers
 from signals.memory import DeviceMemory, ModelHolding
 from signals.memory_sources import ServerMemoryInputs, devices_of
@@ -16,6 +16,7 @@ from telemetry.memory import CPU, MemorySource, ServerProcesses
 from telemetry.scrape import Source
 from ui.view import View
 
+GROWTH_SHOWN_SECONDS = 86400.0
 _TRT_LLM = "nv_trt_llm_runtime_memory_metrics"
 _KEPT = (MemorySource.REPORTED, MemorySource.PROCESS)
 """Sources whose figures are kept over time."""
@@ -41,6 +42,12 @@ def processes_of(server: str) -> tuple[ServerProcesses | None, float | None]:
 def changes(server: str | None = None, model: str | None = None) -> tuple[MemoryChange, ...]:
     """What loads and unloads did to memory, oldest first."""
     return runtime.current().memory.changes(server, model)
+
+
+def growths(view: View) -> tuple[ReloadGrowth, ...]:
+    """Models of the servers looked at that hold more after every load, the last of them within a day."""
+    seen = (one for one in changes() if view.sees(one.mark.server))
+    return tuple(one for one in reload_growth(seen) if view.now - one.until <= GROWTH_SHOWN_SECONDS)
 
 
 def _inputs(view: View, server: str) -> ServerMemoryInputs:

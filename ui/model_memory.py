@@ -7,7 +7,7 @@ from history.memory_changes import MemoryChange, reload_growth
 from signals.memory import Figure, ModelHolding
 from telemetry.memory import CPU
 from telemetry.units import NOT_REPORTED, Unit, human
-from ui.format import moment, raw_tip
+from ui.format import clock, day, moment, raw_tip
 from ui.gpu_panels import growth_words
 from ui.html import Child, Html, div, link, span, tag
 from ui.memory_bar import source_badge, trust
@@ -16,6 +16,7 @@ from ui.model_panels import section
 from ui.view import View
 
 _SHOWN = 6
+_DAY_SECONDS = 20 * 3600.0
 
 
 def model_memory(view: View, facts: ModelFacts) -> Html | None:
@@ -32,13 +33,15 @@ def model_memory(view: View, facts: ModelFacts) -> Html | None:
     disagree = [div(one.disagreement, class_="ts-warn") for one in held if one.disagreement]
     done = changes(facts.key.server, facts.key.name)
     more = link("What else fits?", "capacity", view.filters.params(server=facts.key.server))
-    return section("Memory", body, *disagree, _growth(done), _changes(done), div(more, class_="ts-more"))
+    return section(
+        "Memory", body, *disagree, _growth(done), _changes(done, view.now), div(more, class_="ts-more")
+    )
 
 
 def _figure(one: ModelHolding, figure: Figure, view: View) -> Html:
     device = "machine" if one.device == CPU else one.device
     size = span(figure.text, data_tip=raw_tip(figure.bytes, Unit.BYTES))
-    words = ", ".join(filter(None, (figure.words, trust(figure, view.now))))
+    words = f"{figure.words}, {trust(figure, view.now)}"
     return tag(
         "tr",
         tag("td", device),
@@ -55,9 +58,9 @@ def _growth(done: tuple[MemoryChange, ...]) -> Html | None:
     return div(words, class_="ts-warn")
 
 
-def _changes(done: tuple[MemoryChange, ...]) -> Html | None:
+def _changes(done: tuple[MemoryChange, ...], now: float) -> Html | None:
     """Before and after of the last loads and unloads, the newest first."""
-    lines = [_change(change) for change in reversed(done[-_SHOWN:])]
+    lines = [_change(change, now) for change in reversed(done[-_SHOWN:])]
     known = [line for line in lines if line is not None]
     if not known:
         return None
@@ -70,7 +73,7 @@ def _changes(done: tuple[MemoryChange, ...]) -> Html | None:
     )
 
 
-def _change(change: MemoryChange) -> Html | None:
+def _change(change: MemoryChange, now: float) -> Html | None:
     parts: list[Child] = []
     for device, sides in change.held.items():
         before, after = (_size(side) for side in (sides.before, sides.after))
@@ -84,10 +87,12 @@ def _change(change: MemoryChange) -> Html | None:
     words = " · ".join(str(part) for part in parts)
     if change.disturbed:
         words += f" · {change.disturbed}"
+    ended = change.mark.ended
+    when = f"{day(ended)} {clock(ended)}"
     by = "" if change.mark.ours else " (not through this app)"
     return tag(
         "tr",
-        tag("td", moment(change.mark.ended)),
+        tag("td", when if now - ended > _DAY_SECONDS else moment(ended)),
         tag("td", change.mark.what + by),
         tag("td", words, class_="ts-faint"),
     )

@@ -47,8 +47,10 @@ def test_a_second_instance_is_the_share_of_one_and_its_range(open_page) -> None:
     second = page.words("second")
     assert "fits 1 instance more of alpha v1" in second
     assert "Needs 2 GiB to 2.4 GiB" in second
-    assert "Basis: 4 GiB (process) / 2." in second
-    assert "alpha v1 4 GiB process 2 processes, each with its CUDA context" in page.words("held")
+    assert "Basis: 4 GiB (process, high confidence) / 2." in second
+    held = page.words("held")
+    assert "alpha v1 4 GiB process 2 processes, each with its CUDA context, high confidence · " in held
+    assert "s old" in held
 
 
 def test_another_model_by_its_parameters(open_page) -> None:
@@ -62,8 +64,11 @@ def test_another_model_by_its_parameters(open_page) -> None:
 def test_the_budget_is_filled_with_what_was_measured(open_page) -> None:
     page = open_page(one_gpu(), "capacity")
     words = page.words("budget")
-    assert "fits 1 model together Needs 4 GiB" in words
+    assert "fits 1 model together Needs 4 GiB to 4.8 GiB, 11 GiB are available" in words
     assert "framework 477 MiB" in words
+    # 9 GiB are in use, 4 of them the model's.
+    assert "other use 4.53 GiB" in words
+    assert "available 11 GiB total - framework - other use" in words
 
 
 def test_a_rate_without_traffic_of_two_sizes_is_not_answered(open_page) -> None:

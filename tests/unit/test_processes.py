@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from collectors.gpu_processes import ProcessCollector, process_samples, read_pro
 from collectors.nvml import read_cards
 from collectors.processes import (
     Process,
+    ProcessTable,
     StubCall,
     local_port,
     parse_http_port,
@@ -110,6 +112,13 @@ class Table:
     sizes: dict[int, int]
     server: int | None = 1
     why: str = ""
+    without_gpu: tuple[int, ...] = ()
+
+    def program(self, pid: int) -> str:
+        return self.processes[pid].name if pid in self.processes else ""
+
+    def uses_gpu(self, pid: int) -> bool | None:
+        return pid not in self.without_gpu
 
     def server_of(
         self, server: Server, ports: Sequence[int], known: Process | None = None
@@ -180,6 +189,52 @@ def test_process_ids_of_another_namespace_are_said_to_be() -> None:
     assert "share the host's process namespace" in found.gpu_why
 
 
+def test_a_process_that_has_no_gpu_open_is_not_the_one_that_nvml_means() -> None:
+    """By the host's ids 3 is somebody else: here it is an instance that never touched a GPU."""
+    cards = (card(GpuTenant(3, "", 600), GpuTenant(9, "", 50), GpuTenant(1, "", 300)),)
+    found = read_processes(SERVER, lambda: table(without_gpu=(3, 1)), lambda: (cards, ""))
+    assert [(one.pid, one.name, one.ours, one.model) for one in found.cards[0].tenants] == [
+        (3, "", False, ""),
+        (9, "python3", False, ""),
+        (1, "", False, ""),
+    ]
+    assert all(not one.gpu_bytes for one in found.stubs)
+    assert found.gpu_why == ""
+
+
+def proc(folder: Path, pid: int, name: str, arguments: Sequence[str], *opened: str) -> None:
+    """One process as /proc shows it."""
+    tail = " ".join(["S", "1", *("0" for _ in range(17)), "987", "0"])
+    (folder / str(pid) / "fd").mkdir(parents=True)
+    (folder / str(pid) / "stat").write_text(f"{pid} ({name}) {tail}")
+    (folder / str(pid) / "cmdline").write_bytes("\0".join(arguments).encode() + b"\0")
+    for number, target in enumerate(opened):
+        (folder / str(pid) / "fd" / str(number)).symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "program"),
+    [
+        ("python3", ["python3", "-u", "/srv/jobs/train.py", "--token", "s3cret"], "python3 train.py"),
+        (
+            "python3.11",
+            ["python3.11", "-m", "vllm.entrypoints", "--key=s3cret"],
+            "python3.11 -m vllm.entrypoints",
+        ),
+        ("python3", ["python3", "-c", "s3cret"], "python3"),
+        ("ffmpeg", ["ffmpeg", "-i", "s3cret.py"], "ffmpeg"),
+    ],
+)
+def test_a_program_is_named_by_what_it_runs_and_by_no_other_argument(
+    tmp_path: Path, name: str, arguments: list[str], program: str
+) -> None:
+    proc(tmp_path, 7, name, arguments, "/dev/null", "/dev/nvidia0")
+    proc(tmp_path, 8, "bash", ["bash"], "/dev/null")
+    table = ProcessTable(tmp_path)
+    assert (table.program(7), table.program(9)) == (program, "")
+    assert (table.uses_gpu(7), table.uses_gpu(8), table.uses_gpu(9)) == (True, False, None)
+
+
 def test_hundreds_of_processes_are_looked_at_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     worked = iter([10.0, 10.4, 20.0, 20.1])
     now = [100.0]
@@ -225,6 +280,8 @@ class Nvml(SimpleNamespace):
         pass
 
     refuses = False
+    lost: tuple[int, ...] = ()
+    silent = False
 
     def nvmlInit(self) -> None:
         if self.refuses:
@@ -237,6 +294,8 @@ class Nvml(SimpleNamespace):
         return 2
 
     def nvmlDeviceGetHandleByIndex(self, number: int) -> int:
+        if number in self.lost:
+            raise self.NVMLError("GPU is lost")
         return number
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
@@ -249,6 +308,8 @@ class Nvml(SimpleNamespace):
         return "NVIDIA H"
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
+        if self.silent:
+            raise self.NVMLError("Insufficient Permissions")
         return [SimpleNamespace(pid=7, usedGpuMemory=40), SimpleNamespace(pid=8, usedGpuMemory=None)]
 
     def nvmlDeviceGetGraphicsRunningProcesses(self, handle: int) -> list[Any]:
@@ -265,6 +326,49 @@ def test_cards_as_nvml_tells_them() -> None:
         GpuCard("GPU-0", 0, "NVIDIA H", 1000, 100, (GpuTenant(7, "", 41), GpuTenant(8, "", None))),
         GpuCard("GPU-1", 1, "NVIDIA H", 1000, 101, (GpuTenant(7, "", 40), GpuTenant(8, "", None))),
     )
+
+
+class NewerNvml(Nvml):
+    """A driver that tells what it keeps for itself."""
+
+    nvmlMemory_v2 = 2
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int, version: int = 1) -> Any:
+        assert version == 2
+        return SimpleNamespace(total=1000, used=100, reserved=60)
+
+
+class OlderNvml(Nvml):
+    """The library knows the newer call, the driver does not."""
+
+    nvmlMemory_v2 = 2
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int, version: int = 1) -> Any:
+        if version == 2:
+            raise self.NVMLError("Function Not Found")
+        return SimpleNamespace(total=1000, used=160)
+
+
+def test_what_the_driver_keeps_for_itself_is_told_where_it_says_so() -> None:
+    newer, older = read_cards(NewerNvml())[0], read_cards(OlderNvml())[0]
+    assert [(one.used_bytes, one.reserved_bytes) for one in newer] == [(100, 60), (100, 60)]
+    assert [(one.used_bytes, one.reserved_bytes) for one in older] == [(160, None), (160, None)]
+
+
+def test_a_card_that_is_lost_does_not_hide_the_others() -> None:
+    cards, why = read_cards(Nvml(lost=(0,)))
+    assert ([one.uuid for one in cards], why) == (["GPU-1"], "")
+    assert read_cards(Nvml(lost=(0, 1))) == (
+        (),
+        "NVML could not read card 0: GPU is lost; NVML could not read card 1: GPU is lost",
+    )
+
+
+def test_processes_that_nvml_may_not_tell_leave_the_card_its_figures() -> None:
+    cards, why = read_cards(Nvml(silent=True))
+    assert [(one.used_bytes, one.tenants) for one in cards] == [(100, ()), (101, ())]
+    assert cards[0].why == "NVML does not tell which processes are on it: Insufficient Permissions"
+    assert why == ""
 
 
 def test_without_a_driver_nvml_says_why() -> None:
