@@ -9,6 +9,7 @@ from control.facade import Control
 from control.override import raw_config
 from control.restoration import Restoration
 from experiments.session import rest
+from history.drift import overrides_in_force
 from telemetry.access import PROCESS
 from telemetry.actions import Action, ActionKind, Outcome, Record
 from telemetry.config_diff import changes_between, in_words
@@ -119,14 +120,8 @@ class WayBack:
         return not rows or any(row.state in _LOADED for row in rows)
 
     def _was_overridden(self) -> bool:
-        """True if the newest change of the configuration that the journal knows was an override."""
-        for record in self._control.records(self._server, self._model):
-            if record.outcome is Outcome.DONE:
-                if record.action.kind is ActionKind.OVERRIDE:
-                    return True
-                if record.action.kind in (ActionKind.REVERT, ActionKind.UNLOAD):
-                    return False
-        return False
+        """True if by the journal it runs with an override."""
+        return bool(overrides_in_force(self._control.records(self._server, self._model)))
 
 
 def _never() -> bool:

@@ -137,7 +137,7 @@ class Drifts:
         if known is not None and known.unloaded:
             # Loaded again just now: what it runs with was not read yet.
             return None
-        overrides = _in_force(mine, known, self._events.restarted_after(server))
+        overrides = overrides_in_force(mine, known, self._events.restarted_after(server))
         newest = overrides[0] if overrides else None
         since, who = (newest.ended_at, newest.action.who) if newest is not None else (None, "")
         changes = self.from_file(server, model, running)
@@ -241,8 +241,10 @@ def _by_model(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
     return found
 
 
-def _in_force(records: Iterable[Record], known: KnownConfig | None, restarted_after: float) -> list[Record]:
-    """Overrides since the model was last loaded from its files, the newest first."""
+def overrides_in_force(
+    records: Iterable[Record], known: KnownConfig | None = None, restarted_after: float = float("-inf")
+) -> list[Record]:
+    """Overrides since the model was last loaded from its files, the newest first, as `records` of it are."""
     found: list[Record] = []
     unloaded_at = known.unloaded_at if known is not None else None
     for record in records:

@@ -11,9 +11,17 @@ from typing import Any
 
 from collectors.config import parse_config
 from history.config_book import ConfigBook
-from history.drift import Drift, Drifts, KnownFrom
+from history.drift import Drift, Drifts, KnownFrom, overrides_in_force
 from history.events import EventLog
-from telemetry.actions import Action, ActionKind, Outcome, Record
+from telemetry.actions import (
+    CHANGED_IN_USE,
+    LOADED_ANEW,
+    UNCHANGED_ON_DISK,
+    Action,
+    ActionKind,
+    Outcome,
+    Record,
+)
 from telemetry.config_diff import journal_parameters
 from telemetry.config_file import changes_from_file
 from telemetry.facts import IndexEntry, ModelConfig, ModelState
@@ -184,3 +192,22 @@ def test_a_model_seen_unloaded_begins_anew() -> None:
     # An override from before is over, whatever the numbers say.
     first = override(NOW - 400, config(), changed)
     assert drifts(book, first).of("a", "fast_add", changed) is None
+
+
+def test_an_override_is_in_force_until_a_load_took_the_files() -> None:
+    first = override(NOW - 50, config(), config(max_batch_size=16))
+    unsure = replace(override(NOW - 40, config(), config(max_batch_size=16)), outcome=Outcome.UNKNOWN)
+
+    def after(kind: ActionKind, sentence: str, outcome: Outcome = Outcome.DONE) -> list[Record]:
+        newest = replace(record(kind, NOW - 20, outcome), sentence=f"fast_add: {sentence}")
+        return overrides_in_force([newest, unsure, first])
+
+    assert after(ActionKind.RELOAD, f"{UNCHANGED_ON_DISK}, so") == [unsure, first]
+    # Asked to load what is loaded already, Triton does what a reload does.
+    assert after(ActionKind.LOAD, f"{UNCHANGED_ON_DISK}, so") == [unsure, first]
+    assert after(ActionKind.LOAD, "fast_add is loaded after 2.0 s") == []
+    for words in (LOADED_ANEW, CHANGED_IN_USE):
+        assert after(ActionKind.RELOAD, words) == []
+        assert after(ActionKind.RELOAD, words, Outcome.FAILED) == [unsure, first]
+    # The server was restarted after the first and, as far as the readings tell, perhaps before the second.
+    assert overrides_in_force([unsure, first], restarted_after=NOW - 45) == [unsure]
