@@ -134,7 +134,7 @@ class ConfigBook:
             return
         settling = known.anew_at is not None and at - known.anew_at < SETTLE_SECONDS
         changes = known.changes
-        if known.now.raw != config.raw:
+        if changes_between(known.now.raw, config.raw):
             change = ConfigChange(at, known.now, config, anew=known.unloaded or settling)
             changes = (*changes, change)[-KEEP_CHANGES:]
         if known.unloaded or settling:

@@ -65,6 +65,13 @@ def test_changes_of_other_fields_are_no_changes_of_sizes() -> None:
     assert second.words() == "max_queue_delay_microseconds not set (was 100), instances 3 (was 1)"
 
 
+def test_another_way_to_say_the_same_is_no_change() -> None:
+    book = ConfigBook()
+    read(book, 1000.0, config(dynamic_batching={"preferred_batch_size": []}))
+    read(book, 1010.0, config(dynamic_batching={}))
+    assert book.changes(0.0) == {}
+
+
 def test_a_change_over_an_unload_is_remembered_as_what_the_files_gave() -> None:
     book, other = ConfigBook(), config(max_batch_size=4)
     read(book, 1000.0, config())
