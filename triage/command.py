@@ -57,6 +57,7 @@ def _live(server: Server, window_seconds: float) -> Judged:
         now=report.at,
         interval_seconds=seen.interval_seconds,
         history_from=span[0] if span else None,
+        ended=True,
         happenings=happened.now(inventory, report.at),
     )
     return _of(context, clocked=True)
@@ -77,6 +78,7 @@ def judged_answers(answers: SavedAnswers) -> Judged:
         now=played.at,
         interval_seconds=answers.every_seconds,
         history_from=span[0] if span else None,
+        ended=True,
         evenly_read=True,
         happenings=happened.now(inventory, played.at),
     )

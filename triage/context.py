@@ -59,6 +59,7 @@ class Context:
     the service level objectives they name, `happenings` what happened besides numbers.
     `distant` reaches further back than `history` and answers at once; None where there is nothing but it.
     `evenly_read`: readings lie exactly `interval_seconds` apart and none is missing, as saved answers do.
+    `ended`: no further reading will come, so what was recorded for too short a time is told as that.
     """
 
     report: Report
@@ -73,6 +74,7 @@ class Context:
     happenings: Happenings = field(default_factory=Happenings)
     distant: History | None = None
     evenly_read: bool = False
+    ended: bool = False
 
     @cached_property
     def facts_of(self) -> Mapping[ModelKey, ModelFacts]:

@@ -50,10 +50,12 @@ class _Judge:
             candidates = tuple(subject for subject in subjects if self._applies(rule, subject))
             for subject in candidates:
                 finding = self._finding(rule, subject, candidates)
-                if finding is not None:
-                    findings.append(finding)
-                    if rule.hides or not self._answers(finding.server):
-                        self._hidden.add(finding.server)
+                if finding is None:
+                    unjudged += self._recorded_too_short(rule, subject, candidates)
+                    continue
+                findings.append(finding)
+                if rule.hides or not self._answers(finding.server):
+                    self._hidden.add(finding.server)
             if rule.level is not Level.SERVER:
                 unjudged += self._unjudged(rule, subjects)
         kept = folded(findings, self._rules, self._numbers.facts.config)
@@ -90,19 +92,49 @@ class _Judge:
         return any(self._numbers.holds(condition, subject) is True for condition in conditions)
 
     def _finding(self, rule: Rule, subject: Subject, among: tuple[Subject, ...]) -> Finding | None:
-        stages = [
+        base = None
+        for stage in self._stages(rule, subject):
+            base = base or tuple(self._holds(rule, subject, among))
+            if stage.for_seconds <= self._held(base, stage, subject, among):
+                return self._said(rule, stage, subject, base)
+        return None
+
+    def _stages(self, rule: Rule, subject: Subject) -> list[Stage]:
+        return [
             stage
             for stage in rule.stages
             if self._all(stage.when, subject) and not self._any(stage.unless, subject)
         ]
-        if not stages:
-            return None
+
+    def _held(
+        self, base: Sequence[Hold], stage: Stage, subject: Subject, among: tuple[Subject, ...]
+    ) -> float:
+        return min(hold.seconds for hold in (*base, *self._holds(stage, subject, among)))
+
+    def _recorded_too_short(
+        self, rule: Rule, subject: Subject, among: tuple[Subject, ...]
+    ) -> Iterator[Unjudged]:
+        """What held all the time, where all the time was shorter than it must hold and no more will come."""
+        context = self._context
+        reach = context.report.at - (
+            context.report.at if context.history_from is None else context.history_from
+        )
+        stages = [one for one in self._stages(rule, subject) if one.for_seconds > reach]
+        if not context.ended or not stages or reach <= 0:
+            return
         base = tuple(self._holds(rule, subject, among))
-        for stage in stages:
-            holds = (*base, *self._holds(stage, subject, among))
-            if stage.for_seconds <= min(hold.seconds for hold in holds):
-                return self._said(rule, stage, subject, base)
-        return None
+        soonest = min(stages, key=lambda one: one.for_seconds)
+        if self._held(base, soonest, subject, among) < reach:
+            return
+        model = subject if isinstance(subject, ModelKey) else None
+        who = context.label(model) if model else server_of(subject)
+        yield Unjudged(
+            rule.name,
+            server_of(subject),
+            model,
+            f"{who} looks like it for all of the {human_duration(reach)} that were recorded; it is told from "
+            f"{human_duration(soonest.for_seconds)} on",
+        )
 
     def _holds(self, part: Rule | Stage, subject: Subject, among: tuple[Subject, ...]) -> Iterator[Hold]:
         for condition in part.when:

@@ -23,6 +23,7 @@ from signals.parts import (
     EXECUTIONS,
     FAILURE,
     MODEL_EXECUTIONS,
+    SUMMARY,
     executed_requests,
     executions,
     halved,
@@ -52,6 +53,7 @@ def _under_way(part: str) -> Expression:
 
 
 _ERRORS = _errors(Increase)
+_IN_SUMMARIES = Increase(f"{SUMMARY}_count")
 _INFER = Rate("nv_inference_compute_infer_duration_us")
 _INPUT, _OUTPUT = (Rate(f"nv_inference_compute_{part}_duration_us") for part in ("input", "output"))
 # Each request of a batch is charged with the whole execution.
@@ -176,6 +178,22 @@ MEASURES: tuple[Definition, ...] = (
         "Executions by the statistics",
         "increase of the statistics' execution count",
         Increase(MODEL_EXECUTIONS),
+    ),
+    Definition(
+        "requests_in_summaries",
+        Level.MODEL,
+        Unit.REQUESTS,
+        "Requests by the summaries of the metrics page",
+        "increase of the count of nv_inference_request_summary_us",
+        _IN_SUMMARIES,
+    ),
+    Definition(
+        "counted_elsewhere",
+        Level.MODEL,
+        Unit.COUNT,
+        "Executions by the statistics, else requests by the summaries",
+        "what the page's counters should have counted",
+        OrElse(Increase(MODEL_EXECUTIONS), _IN_SUMMARIES, on=MODEL),
     ),
     Definition(
         "executions_on_page",

@@ -124,7 +124,9 @@ def test_a_model_whose_summaries_count_does_not_hang() -> None:
         )
         for tick in range(4)
     ]
-    assert found(judged(pages)) == []
+    one = judged(pages)
+    assert found(one) == ["CountersFrozen info ocr"]
+    assert first(one).sentence.startswith("ocr answered 150 requests by the summaries of its metrics page")
 
 
 def test_a_model_whose_summaries_stand_still_hangs_and_did_serve_before() -> None:
@@ -191,3 +193,29 @@ def test_a_model_that_keeps_sequences_apart_gets_no_second_batcher() -> None:
     assert plain.setting == "max_queue_delay_microseconds"
     assert sequences is not None
     assert sequences.setting == "instance_group.count"
+
+
+# ---- what was recorded for too short a time is told as that
+
+
+def _not_batching(tick: int) -> list[str]:
+    return lines("ocr", **work(200 * tick, queue_us=3_000), pending=3)
+
+
+@pytest.mark.parametrize(("every", "rules"), [(10.0, []), (300.0, ["BatchingNotForming ticket ocr"])])
+def test_a_cause_that_needs_minutes_is_named_or_said_to_need_them(every: float, rules: list[str]) -> None:
+    batching = {"max_batch_size": 8, "dynamic_batching": {"max_queue_delay_microseconds": 5_000}}
+    one = judged([_not_batching(tick) for tick in range(2)], [config("ocr", **batching)], every=every)
+    assert found(one) == rules
+    whys = [unjudged.why for unjudged in one.judgement.unjudged if unjudged.rule == "BatchingNotForming"]
+    told = "ocr looks like it for all of the 10 s that were recorded; it is told from 5 min on"
+    assert whys == ([] if rules else [told])
+
+
+@pytest.mark.parametrize(("served", "needed"), [(100, "10 s"), (0, "25 s")])
+def test_a_model_that_hung_for_too_short_a_time_is_not_forgotten(served: int, needed: str) -> None:
+    pages = [lines("ocr", **work(served), pending=waiting) for waiting in (0, 3)]
+    one = judged(pages, every=5.0)
+    assert found(one) == []
+    [why] = [unjudged.why for unjudged in one.judgement.unjudged if unjudged.rule == "ModelHung"]
+    assert why == f"ocr looks like it for all of the 5 s that were recorded; it is told from {needed} on"
