@@ -14,7 +14,7 @@ from collectors.exporter_families import Options, families
 from collectors.exporter_http import page_text
 from collectors.exporter_reading import Target
 from collectors.weights import WeightReader
-from history.memory_changes import BeforeAfter, reload_growth
+from history.memory_changes import BeforeAfter, MemoryChange, reload_growth
 from runtime import Runtime
 from sandbox import Sandbox, SandboxOptions
 from sandbox.repository import FAULT_MODELS
@@ -155,6 +155,33 @@ def test_growth_over_reloads_is_found(process: Runtime, until: Until) -> None:
     (found,) = reload_growth(process.memory.changes("sandbox"))
     assert (found.model, found.device, found.loads) == ("grows", CPU, 3)
     assert found.grown_bytes == pytest.approx(2 * MORE_BYTES, rel=0.05)
+
+
+def test_what_loads_did_is_known_after_a_restart_of_the_app(process: Runtime, until: Until) -> None:
+    """The journal brings the old actions back; none of them gets the memory of now as its "after"."""
+    # Whoever unloaded it last is settled too: three loads, three unloads.
+    before = until(lambda: _changed(process, 6), 30)
+    assert process.settings.journal.path is not None
+    process.stop()
+    again = Runtime(process.settings)
+    again.start()
+    try:
+        assert again.memory.changes("sandbox") == before
+        until(lambda: again.records("sandbox") and again.report().host, 30)
+        settled = again.now() + 8.0
+        until(lambda: again.now() > settled, 30)
+        assert again.memory.changes("sandbox") == before
+        (found,) = reload_growth(again.memory.changes("sandbox"))
+        assert (found.model, found.loads) == ("grows", 3)
+    finally:
+        again.stop()
+        process.start()
+
+
+def _changed(process: Runtime, count: int) -> tuple[MemoryChange, ...]:
+    """All changes, once so many of the model `grows` are there."""
+    done = process.memory.changes("sandbox", "grows")
+    return process.memory.changes("sandbox") if len(done) == count else ()
 
 
 def _loads(process: Runtime, count: int) -> bool:
