@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -28,6 +31,18 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
 OVERLOAD_SECONDS = 30.0
+NOT_TRACKED = (".*", "__pycache__", "node_modules")
+OVERVIEW = """
+import json
+from streamlit.testing.v1 import AppTest
+app = AppTest.from_file("app.py", default_timeout=60)
+app.query_params["refresh"] = "pause"
+app.run()
+assert not app.exception, app.exception
+elements = [element.proto for element in app.get("bidi_component")]
+print(json.dumps([json.loads(one.json)["html"] for one in elements if one.json]))
+"""
+"""The first page, drawn by the app's own code and without a browser; prints the markup of its panels."""
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +164,64 @@ def answers(url: str) -> bool:
         return requests.get(url, timeout=2).status_code == 200
     except requests.RequestException:
         return False
+
+
+# ---- elsewhere, and later: the last test, for it ends the server
+
+
+def test_a_fresh_clone_without_any_server_replays_the_same(
+    overloaded: tuple[Lab, Runtime], incident: Path, tmp_path: Path
+) -> None:
+    lab, _watched = overloaded
+    clone, kept = tmp_path / "clone", tmp_path / "from the ticket.zip"
+    make_clone(clone)
+    shutil.copyfile(incident, kept)
+    for sandbox in lab.sandboxes:
+        sandbox.stop()
+    with pytest.raises(requests.ConnectionError):
+        requests.get(f"{lab.http_urls[0]}/v2/health/live", timeout=5)
+    where = run_in(clone, "-c", "import runtime, signals, triage; print(runtime, signals, triage)")
+    assert where.stdout.count(f"{clone}/") == 3
+
+    ended = run_in(clone, "-m", "triage", "--incident", str(kept), "--json")
+    recorded = recorded_findings(kept)
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert json.loads(ended.stdout) == recorded
+    first = recorded["findings"][0]
+    assert (first["rule"], first["model"]) == ("QueueDominates", "popular")
+
+    drawn = run_in(clone, "-c", OVERVIEW, TRITONSCOPE_INCIDENT=str(kept))
+    assert drawn.returncode == 0, drawn.stderr
+    panels = json.loads(drawn.stdout.splitlines()[-1])
+    words = [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", one)).split()) for one in panels]
+    assert any(one.startswith(recorded["verdict"]["sentence"]) and "replay of" in one for one in words)
+    told = next(one for one in words if first["sentence"] in one)
+    places = [told.find(one["sentence"]) for one in recorded["findings"]]
+    assert all(place > places[0] for place in places[1:])
+
+
+def make_clone(folder: Path) -> None:
+    """What git tracks, as it is here now; where there is no repository, all files that it would track."""
+    if not (ROOT / ".git").exists():
+        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*NOT_TRACKED))
+        return
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True, timeout=60)
+    changed = subprocess.run(
+        ["git", "diff", "--name-only", "-z", "--diff-filter=d", "HEAD"],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    for name in filter(None, changed.stdout.split("\0")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, folder / name)
+
+
+def run_in(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """This interpreter with its packages, and with the code of that folder alone."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("TRITONSCOPE_", "PYTHON"))
+    }
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder, env={**kept, "PYTHONPATH": str(folder), **variables},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
