@@ -26,7 +26,10 @@ class ReasonClass(StrEnum):
 
 
 _PATTERNS: tuple[tuple[ReasonClass, re.Pattern[str]], ...] = (
-    (ReasonClass.OUT_OF_MEMORY, re.compile(r"out of memory|MemoryError", re.IGNORECASE)),
+    (
+        ReasonClass.OUT_OF_MEMORY,
+        re.compile(r"out of memory|MemoryError|bad_alloc|failed to allocate memory", re.IGNORECASE),
+    ),
     (ReasonClass.BACKEND_MISSING, re.compile(r"unable to find (?:backend|shared) library")),
     (ReasonClass.GPU_PLACEMENT, re.compile(r"no GPUs are available|invalid or unsupported gpu id")),
     (ReasonClass.DUPLICATE_NAME, re.compile(r"appears in two or more repositories")),

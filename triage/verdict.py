@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from telemetry.facts import ModelState
+from telemetry.identity import ModelKey
 from telemetry.scrape import Source
 from telemetry.units import Unit, human, human_duration
 from triage.context import Context, ServerCoverage, short_error
@@ -202,10 +203,16 @@ def _loaded(context: Context) -> tuple[int, int | None]:
     for key in context.model_keys:
         state = context.state(key)
         known = known or state is not None
-        states[key.server, key.name] |= state is ModelState.READY
+        states[key.server, key.name] |= state is ModelState.READY or _serves_unlisted(context, key)
     if not known and not context.inventory.index_read:
         return 0, None
     return sum(states.values()), len(states)
+
+
+def _serves_unlisted(context: Context, key: ModelKey) -> bool:
+    """The index does not list it and it is on the metrics page: its files came with a load, or are gone."""
+    facts = context.facts_of.get(key)
+    return facts is not None and facts.state is ModelState.UNKNOWN and Source.METRICS in facts.sources
 
 
 def _servers(context: Context) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from telemetry.reasons import ReasonClass, reason_class, reason_line
 
 INDEX = json.loads(
@@ -31,6 +33,18 @@ def test_every_reason_of_the_broken_repository_gets_its_class() -> None:
     }
     assert reason_class("model appears in two or more repositories") is ReasonClass.DUPLICATE_NAME
     assert reason_class("something nobody has seen") is ReasonClass.OTHER
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Internal: onnx runtime error 6: Failed to allocate memory for requested buffer of size 4294967296",
+        "Internal: unable to create TensorRT context: CUDA error 2: out of memory",
+        "Internal: std::bad_alloc",
+    ],
+)
+def test_memory_runs_out_in_many_words(text: str) -> None:
+    assert reason_class(text) is ReasonClass.OUT_OF_MEMORY
 
 
 def test_the_line_is_what_the_model_said() -> None:

@@ -219,3 +219,31 @@ def test_a_model_that_hung_for_too_short_a_time_is_not_forgotten(served: int, ne
     assert found(one) == []
     [why] = [unjudged.why for unjudged in one.judgement.unjudged if unjudged.rule == "ModelHung"]
     assert why == f"ocr looks like it for all of the 5 s that were recorded; it is told from {needed} on"
+
+
+# ---- what the index does not list
+
+
+def test_a_model_whose_directory_is_gone_serves_all_the_same() -> None:
+    pages = [lines("ocr", **work(50 * tick), pending=0) for tick in range(2)]
+    one = judged(pages, indexes=[[{"name": "big", "version": "1", "state": "LOADING"}]] * 2)
+    assert one.verdict.sentence == "Nothing is wrong: 1 of 2 models loaded, 5 req/s."
+
+
+def test_an_ensemble_goes_with_a_step_that_failed_to_load() -> None:
+    def index(pipe: dict[str, str], step: dict[str, str]) -> list[dict[str, str]]:
+        rows = (("pipe", pipe), ("resize", step), ("detect", ready))
+        return [{"name": name, "version": "1", **state} for name, state in rows]
+
+    ready = {"state": "READY"}
+    gone = {"state": "UNAVAILABLE", "reason": "unloaded"}
+    failed_load = {"state": "UNAVAILABLE", "reason": "Internal: RuntimeError: no weights"}
+    pages = [[*lines("pipe", **work(100 * tick)), *lines("detect", **work(100 * tick))] for tick in range(2)]
+    pages.append(lines("detect", **work(100)))
+    indexes = [index(ready, ready), index(ready, ready), index(gone, failed_load)]
+    one = judged(pages, [ensemble("pipe", "resize", "detect")], indexes=indexes)
+    assert found(one) == ["ModelLoadFailed page resize"]
+    [follower] = first(one).follows
+    assert follower.sentence.startswith(
+        "pipe is not loaded any more because its step resize is not: Triton took"
+    )
