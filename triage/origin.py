@@ -33,6 +33,9 @@ _RULES = {
 """Findings that say whose it is by themselves."""
 
 
+_FAILING = "RequestsFailing"
+
+
 class Whose(StrEnum):
     """Where to look first."""
 
@@ -56,6 +59,9 @@ def origin(
 ) -> Origin:
     """The answer for one model; `findings` are those about it, most harmful first."""
     for finding in findings:
+        if finding.rule == _FAILING:
+            # What harms most is the answer, not what is worth knowing besides.
+            break
         if (side := _RULES.get(finding.rule)) is not None:
             whose = Whose.CLIENTS if side == "clients" else Whose.SERVER
             return Origin(whose, f"{_opening(whose)}: {_continued(finding.sentence, name)}")
@@ -102,7 +108,7 @@ def _failing(row: ModelSignals, failed: float) -> Origin:
         )
     what = {
         "BACKEND": "the model's own code or backend raises an error",
-        "REJECTED": "the server refuses them, because the queue is full or they waited too long",
+        "REJECTED": "they waited in the queue for longer than its time-out allows",
         "OTHER": "the server refuses or ends them outside the model",
     }.get(reason, f"reason {reason}")
     return Origin(
@@ -151,8 +157,10 @@ def _serving(row: ModelSignals) -> Origin:
     if whole is None:
         return Origin(Whose.UNKNOWN, "It cannot be told: the server does not report how long requests take.")
     waited = f", {human(queue, Unit.US)} of it waiting" if queue is not None else ""
+    failed = number("failed_ratio")
+    failing = f"{human(failed, Unit.RATIO)} of the requests fail" if failed else "no failure is counted"
     return Origin(
         Whose.NEITHER,
-        f"Not the server, by its figures: it answers in {human(whole, Unit.US)} on average{waited}, and no "
-        "failure is counted. What clients see beyond that is lost on the way to it or in the clients.",
+        f"Not the server, by its figures: it answers in {human(whole, Unit.US)} on average{waited}, and "
+        f"{failing}. What clients see beyond that is lost on the way to it or in the clients.",
     )

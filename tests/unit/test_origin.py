@@ -129,3 +129,20 @@ def test_a_finding_that_says_whose_it_is_comes_first() -> None:
         "It is the clients: bert_qa: OneClientAtATime.",
     )
     assert said(busy, None, "QueueDominates", "ModelHung")[0] is Whose.SERVER
+
+
+def test_failures_are_the_answer_before_what_is_worth_knowing_besides() -> None:
+    failing = row(requests_per_second=40.0, failed_ratio=0.3, failures_by_reason={"REJECTED": 9.0})
+    whose, sentence = said(failing, None, "RequestsFailing", "BatchingDelayTooLong")
+    assert whose is Whose.SERVER
+    # Refusals for a full queue are in no counter, so a rejected request is one that timed out.
+    assert sentence == (
+        "It is the server: 30 % of the requests fail in it, 100 % of them because they waited in the queue "
+        "for longer than its time-out allows."
+    )
+
+
+def test_few_failures_are_not_called_none() -> None:
+    figures = row(requests_per_second=40.0, failed_ratio=0.0005, request_us_mean=8_000.0)
+    assert "and 0.05 % of the requests fail." in said(figures)[1]
+    assert "and no failure is counted." in said(row(requests_per_second=40.0, request_us_mean=8_000.0))[1]
