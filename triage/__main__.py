@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["capture"]:
-        return capture(words[1:])
+        return capture(words[1:], _shared_password)
     if words[:1] == ["replay"]:
         return replay(words[1:])
     parser = argparse.ArgumentParser(
@@ -44,6 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command.UNREADABLE
     command.write(f"{to_json(found)}\n" if arguments.json else to_text(found))
     return FOUND if found.judgement.findings else HEALTHY
+
+
+def _shared_password() -> str:
+    """The app's shared password as the settings of this machine have it, "" without one."""
+    from settings import load_settings
+
+    shared = load_settings().access.password
+    return shared.value if shared is not None else ""
 
 
 def _of_incident(path: Path) -> Judged:

@@ -10,37 +10,36 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import quote
 
 from history.config_book import ConfigBook
 from history.events import EventLog
 from history.memory_ledger import MemoryLedger
 from signals import command
 from signals.live import server_of, watch
-from telemetry.errors import Restricted, SettingsError, TritonscopeError
+from telemetry.errors import SettingsError, TritonscopeError
 from telemetry.identity import Server
 from telemetry.scrape import Scrape
-from telemetry.transport import Transport, normalise_address
 from telemetry.units import Unit, human
 from triage.context import ServerCoverage
 from triage.coverage import server_coverage
 from triage.happenings import Happened, Probes
 from triage.incident import Incident, Sources, take
-from triage.incident_file import MAX_FILE_BYTES, open_file, read, save
+from triage.incident_file import open_file, read, save
+from triage.running_app import RunningApp, headers_in, secret_in
 
 ROOT = Path(__file__).resolve().parents[1]
-PATH = "/incident.zip"
-"""Where a running app gives the file."""
 WINDOW_SECONDS = 60.0
-_PATIENCE_SECONDS = 120.0
 
 
-def capture(argv: Sequence[str]) -> int:
-    """`python -m triage capture`; returns the exit status."""
+def capture(argv: Sequence[str], known_password: Callable[[], str] = lambda: "") -> int:
+    """`python -m triage capture`; returns the exit status.
+
+    `known_password` gives the shared password of the settings, "" without one.
+    """
     arguments = _capture_parser().parse_args(argv)
     try:
         if bool(arguments.app_url) == bool(arguments.url or arguments.metrics_url):
@@ -48,7 +47,9 @@ def capture(argv: Sequence[str]) -> int:
                 "give either --app-url of a running app, or --url or --metrics-url of a server"
             )
         if arguments.app_url:
-            _from_app(arguments.app_url, arguments.out, arguments.minutes)
+            _from_app(arguments, known_password)
+        elif arguments.sign_in or arguments.password_from_file or arguments.header_from_file:
+            raise SettingsError("--sign-in and --header-from-file are for a running app: --app-url")
         else:
             server = server_of(arguments.url, arguments.metrics_url)
             _from_server(server, arguments.out, arguments.window)
@@ -86,11 +87,31 @@ def _become(line: list[str]) -> NoReturn:
 
 def _capture_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m triage capture", description="Write an incident file: numbers, answers, findings."
+        prog="python -m triage capture",
+        description="Write an incident file: numbers, answers, findings.",
+        # --password would be taken for the beginning of --password-from-file.
+        allow_abbrev=False,
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the zip to write")
     parser.add_argument("--app-url", help="address of a running Tritonscope: it knows the last hour")
     parser.add_argument("--minutes", type=float, help="how far back (default: all that the app holds)")
+    parser.add_argument(
+        "--sign-in",
+        metavar="NAME",
+        help="sign in to the app by this name with its shared password: that of the settings "
+        "(TRITONSCOPE_PASSWORD, or access: password: in tritonscope.yml) or of --password-from-file",
+    )
+    parser.add_argument(
+        "--password-from-file", metavar="FILE", help="the shared password stands in it; - for standard input"
+    )
+    parser.add_argument(
+        "--header-from-file",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="send this header with the value in the file (- for standard input), for a proxy before the app",
+    )
+    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="whom to trust over TLS")
     parser.add_argument("--url", help="address of a Triton server's HTTP API, to read it for a while")
     parser.add_argument("--metrics-url", help="address of its metrics page (default: port 8002 beside --url)")
     parser.add_argument(
@@ -99,18 +120,15 @@ def _capture_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _from_app(address: str, out: Path, minutes: float | None) -> None:
-    url = normalise_address(address)
-    transport = Transport(Server("app", url, None))
-    query = "" if minutes is None else f"?minutes={quote(f'{minutes:g}')}"
-    try:
-        transport.download(
-            f"{url}{PATH}{query}", out, timeout_seconds=_PATIENCE_SECONDS, limit_bytes=MAX_FILE_BYTES
-        )
-    except Restricted as error:
-        raise SettingsError('this app wants a sign-in: use its button "Incident file" instead') from error
-    finally:
-        transport.close()
+def _from_app(arguments: argparse.Namespace, known_password: Callable[[], str]) -> None:
+    headers = headers_in(arguments.header_from_file)
+    with RunningApp(arguments.app_url, headers, arguments.ca_file) as app:
+        if arguments.sign_in is not None:
+            file = arguments.password_from_file
+            app.sign_in(arguments.sign_in, secret_in(file) if file is not None else known_password())
+        elif arguments.password_from_file is not None:
+            raise SettingsError("--password-from-file needs --sign-in NAME: the name for the app's journal")
+        app.incident(arguments.out, arguments.minutes)
 
 
 def _written(path: Path, incident: Incident) -> str:
