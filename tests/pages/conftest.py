@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -33,6 +34,12 @@ class Shown:
     def markup(self) -> str:
         return "\n".join(self.panels.values())
 
+    def place(self, key: str) -> tuple[int, ...]:
+        """Where the element with this key stands: the number of its place in each block around it."""
+        found = next(_places(self.app.main, key), None)
+        assert found is not None, f"no element {key}"
+        return found
+
     def words(self, panel: str | None = None) -> str:
         """The text without tags."""
         markup = self.markup if panel is None else self.panels[panel]
@@ -43,6 +50,14 @@ class Shown:
         rows = re.findall(r"<tr[^>]*>(.*?)</tr>", self.panels[panel], re.DOTALL)
         cells = (re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in rows)
         return [[" ".join(re.sub(r"<[^>]*>", "", cell).split()) for cell in row] for row in cells]
+
+
+def _places(block: Any, key: str) -> Iterator[tuple[int, ...]]:
+    for number, child in block.children.items():
+        if hasattr(child, "children"):
+            yield from ((number, *rest) for rest in _places(child, key))
+        elif getattr(child, "type", "") == "bidi_component" and _key(child.proto) == key:
+            yield (number,)
 
 
 def _key(proto: object) -> str:

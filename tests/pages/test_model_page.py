@@ -96,6 +96,18 @@ def test_an_ensemble_shows_its_steps_with_their_share(open_page) -> None:
     assert "→ fast_add 658 µs mean · 0.058 % of the steps' time → slow_add 1.13 s mean · 99.9 %" in steps
 
 
+def test_what_follows_a_finding_keeps_its_place_when_the_finding_goes(open_page) -> None:
+    """The browser would show it twice until the drawing has ended: where it was and where it is."""
+    with_finding = open_page(small_repository(), "model", model="flaky")
+    without = open_page(small_repository(), "model", model="fast_add")
+    assert "findings" in with_finding.panels and "findings" not in without.panels
+    for key in ("budget", "Pending", "configuration"):
+        assert with_finding.place(key) == without.place(key)
+    calm = open_page(runtime_of([text(SMALL / "summary_1_idle_metrics.txt")] * 2))
+    assert "findings" not in calm.panels
+    assert open_page(small_repository()).place("tiles") == calm.place("tiles")
+
+
 def test_a_mean_below_one_is_told_from_a_batch_size(open_page) -> None:
     notes = {
         model: header_of(open_page(small_repository(), "model", model=model).charts["Batch size"])["note"]
