@@ -189,18 +189,31 @@ def test_what_failed_before_the_unload_is_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("infer_us", "told", "setting"),
+    ("infer_us", "timeout_us", "told", "setting"),
     [
         (
             40_000,
+            300_000,
             "where those that are served wait 290 ms; 1 instance, busy 100 % of the time",
             "instance_group.count",
         ),
-        (400, "although its instances are busy only 1 % of the time", "default_timeout_microseconds"),
+        (
+            400,
+            300_000,
+            "although its instances are busy only 1 % of the time",
+            "default_timeout_microseconds",
+        ),
+        (
+            40_000,
+            30_000,
+            "because an execution takes 40 ms and they may wait 30 ms",
+            "default_timeout_microseconds",
+        ),
     ],
+    ids=["overloaded", "bursts", "executions longer than the time-out"],
 )
-def test_time_outs_in_the_queue_of_an_overloaded_model_are_one_cause(
-    infer_us: float, told: str, setting: str
+def test_time_outs_in_the_queue_have_their_cause(
+    infer_us: float, timeout_us: int, told: str, setting: str
 ) -> None:
     pages = [
         [
@@ -209,7 +222,7 @@ def test_time_outs_in_the_queue_of_an_overloaded_model_are_one_cause(
         ]
         for n, refused in ((0, 0), (1000, 400))
     ]
-    policy = {"default_queue_policy": {"default_timeout_microseconds": 300_000}}
+    policy = {"default_queue_policy": {"default_timeout_microseconds": timeout_us}}
     one = judged(pages, [config("qa", max_batch_size=4, dynamic_batching=policy, **ON_CPU)])
     assert found(one) == ["RequestsFailing page qa"]
     assert told in first(one).sentence
