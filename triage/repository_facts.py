@@ -151,9 +151,12 @@ def _config_changed(context: Context, key: ModelKey) -> Fact:
 
 
 def _load_without_effect(context: Context, key: ModelKey) -> Fact:
-    """1 if the newest load through us was answered well and changed nothing."""
+    """1 if the newest load through us was answered well and changed nothing; a restart reads the files."""
     newest = _newest_load(context, key.server, key.name)
-    return float(newest is not None and newest.without_effect)
+    if newest is None or not newest.without_effect:
+        return 0.0
+    restarts = _restarts(context, key.server)
+    return float(not restarts or restarts[-1] < (newest.ended_at or 0.0))
 
 
 def _queue_limit(context: Context, key: ModelKey) -> Fact:
