@@ -14,6 +14,7 @@ import tritonclient.http as triton_http
 from sandbox import Sandbox
 from sandbox.options import PROJECT_ROOT
 from sandbox.traffic import TrafficProcess
+from tests.faulty_server import repository
 
 pytestmark = pytest.mark.integration
 
@@ -42,10 +43,6 @@ def infer(triton: Sandbox, model: str, **inputs: Any) -> dict[str, Any]:
         }
     finally:
         client.close()
-
-
-def repository(triton: Sandbox, model: str, action: str) -> requests.Response:
-    return requests.post(f"{triton.http_url}/v2/repository/models/{model}/{action}", timeout=30)
 
 
 def states(triton: Sandbox) -> dict[str, str | None]:

@@ -11,33 +11,16 @@ from typing import Any
 import pytest
 import requests
 
-from sandbox import FAULT_MODELS, Sandbox, SandboxOptions
+from sandbox import Sandbox
 from sandbox.traffic import TrafficProcess
+from tests.faulty_server import GOOD, ask, faulty_server, load_fault
 
 pytestmark = pytest.mark.integration
 
 
-def repository(triton: Sandbox, model: str, action: str) -> requests.Response:
-    return requests.post(f"{triton.http_url}/v2/repository/models/{model}/{action}", timeout=30)
-
-
-def small_request(triton: Sandbox, model: str) -> requests.Response:
-    body = {"inputs": [{"name": "INPUT", "shape": [1], "datatype": "FP32", "data": [1.0]}]}
-    return requests.post(f"{triton.http_url}/v2/models/{model}/infer", json=body, timeout=30)
-
-
 @pytest.fixture(scope="module")
 def small() -> Iterator[Sandbox]:
-    """A server with one model and a broken one, to be ill-treated."""
-    options = SandboxOptions(
-        http_port=0,
-        grpc_port=0,
-        metrics_port=0,
-        models=("batch_add_model",),
-        extra_models=(FAULT_MODELS["fail_init"],),
-        simulated_gpu=False,
-    )
-    with Sandbox(options) as server:
+    with faulty_server() as server:
         yield server
 
 
@@ -54,18 +37,16 @@ class TestFaults:
     def test_flaky_fails_for_exactly_its_share_and_triton_counts_it(
         self, small: Sandbox, until: Any, samples: Any
     ) -> None:
-        name = small.add_model(FAULT_MODELS["flaky"], name="flaky_third", parameters={"failure_ratio": "0.5"})
-        assert repository(small, name, "load").status_code == 200
-        answers = [small_request(small, name).status_code for _ in range(6)]
+        name = load_fault(small, "flaky", "flaky_half", failure_ratio="0.5")
+        answers = [ask(small, name) for _ in range(6)]
         assert answers == [200, 500, 200, 500, 200, 500]
         # Triton counts a request after it has answered it.
         until(lambda: samples(small, "nv_inference_request_failure", model=name, reason="BACKEND") == [3.0])
         until(lambda: samples(small, "nv_inference_request_success", model=name) == [3.0])
 
     def test_error_responses_are_counted_as_success(self, small: Sandbox, until: Any, samples: Any) -> None:
-        name = small.add_model(FAULT_MODELS["response_error"])
-        assert repository(small, name, "load").status_code == 200
-        assert [small_request(small, name).status_code for _ in range(3)] == [500, 500, 500]
+        name = load_fault(small, "response_error")
+        assert [ask(small, name) for _ in range(3)] == [500, 500, 500]
         until(lambda: samples(small, "nv_inference_request_success", model=name) == [3.0])
         assert sum(samples(small, "nv_inference_request_failure", model=name)) == 0.0
 
@@ -74,21 +55,18 @@ class TestFaults:
     ) -> None:
         blocker = tmp_path / "block"
         blocker.touch()
-        name = small.add_model(FAULT_MODELS["hang"], parameters={"while_file_exists": str(blocker)})
-        assert repository(small, name, "load").status_code == 200
+        name = load_fault(small, "hang", while_file_exists=str(blocker))
         with ThreadPoolExecutor(2) as pool:
-            answers = [pool.submit(small_request, small, name) for _ in range(2)]
+            answers = [pool.submit(ask, small, name) for _ in range(2)]
             until(lambda: samples(small, "nv_inference_pending_request_count", model=name) == [1.0])
             assert samples(small, "nv_inference_request_success", model=name) == [0.0]
             blocker.unlink()
-            assert [answer.result().status_code for answer in answers] == [200, 200]
+            assert [answer.result() for answer in answers] == [200, 200]
 
     def test_a_decoupled_model_is_counted_at_the_hand_over(
         self, small: Sandbox, until: Any, samples: Any
     ) -> None:
-        given = {"responses": "4", "seconds": "2.0"}
-        name = small.add_model(FAULT_MODELS["decoupled_thread"], parameters=given)
-        assert repository(small, name, "load").status_code == 200
+        name = load_fault(small, "decoupled_thread", responses="4", seconds="2.0")
         stream = requests.post(
             f"{small.http_url}/v2/models/{name}/generate_stream", json={"INPUT": [7]}, stream=True, timeout=30
         )
@@ -106,7 +84,7 @@ class TestTraffic:
         self, small: Sandbox, until: Any, samples: Any
     ) -> None:
         def answered() -> float:
-            found = samples(small, "nv_inference_request_success", model="batch_add_model")
+            found = samples(small, "nv_inference_request_success", model=GOOD)
             return float(found[0])
 
         before = answered()
@@ -126,5 +104,5 @@ class TestTraffic:
         assert told.count("answers with status") == 5
         assert told.count("the server does not answer") == 1
         assert told.count("the server answers again") == 1
-        assert "batch_add_model" in told.splitlines()[-1]
+        assert GOOD in told.splitlines()[-1]
         assert "Traceback" not in told

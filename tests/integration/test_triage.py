@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +12,14 @@ from typing import Any
 import pytest
 import requests
 
+from control.override import Override, override_config
 from runtime import Runtime
-from sandbox import FAULT_MODELS, Sandbox, SandboxOptions
+from sandbox import Sandbox
 from settings import Settings
+from telemetry.access import LOCAL
+from telemetry.actions import Action, ActionKind, Outcome
 from telemetry.identity import Server
+from tests.faulty_server import BROKEN, GOOD, ask, faulty_server, load_fault
 from triage.finding import Finding, Severity
 
 pytestmark = pytest.mark.integration
@@ -25,39 +30,18 @@ WITHIN_SECONDS = 30.0
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[Sandbox]:
-    """A server with one good model and one that cannot load."""
-    options = SandboxOptions(
-        http_port=0,
-        grpc_port=0,
-        metrics_port=0,
-        models=("batch_add_model",),
-        extra_models=(FAULT_MODELS["fail_init"],),
-        simulated_gpu=False,
-    )
-    with Sandbox(options) as server:
+    with faulty_server() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def watch(faulty: Sandbox) -> Iterator[Runtime]:
     """The product's own poller, history and triage on that server, one reading a second."""
-    server = Server("real", faulty.http_url, faulty.metrics_url.removesuffix("/metrics"))
+    server = Server("real", faulty.http_url, faulty.metrics_url.removesuffix("/metrics"), control=True)
     process = Runtime(Settings(servers=(server,), refresh_seconds=1.0))
     process.start()
     yield process
     process.stop()
-
-
-def load(triton: Sandbox, fault: str, **parameters: str) -> str:
-    name = triton.add_model(FAULT_MODELS[fault], parameters=parameters)
-    answer = requests.post(f"{triton.http_url}/v2/repository/models/{name}/load", timeout=30)
-    assert answer.status_code == 200
-    return name
-
-
-def ask(triton: Sandbox, model: str) -> int:
-    body = {"inputs": [{"name": "INPUT", "shape": [1], "datatype": "FP32", "data": [1.0]}]}
-    return requests.post(f"{triton.http_url}/v2/models/{model}/infer", json=body, timeout=60).status_code
 
 
 def on_the_metrics_page(watch: Runtime, model: str) -> bool:
@@ -77,19 +61,19 @@ def test_a_model_that_cannot_load_is_named_with_the_servers_reason(
     faulty: Sandbox, watch: Runtime, until: Any
 ) -> None:
     found = until(lambda: finding(watch, "ModelLoadFailed"), WITHIN_SECONDS)
-    assert found.model.name == "fail_init"
-    assert found.sentence.startswith("fail_init failed to load: ")
+    assert found.model.name == BROKEN
+    assert found.sentence.startswith(f"{BROKEN} failed to load: ")
     assert "weights not found" in found.sentence
     assert "initialize" in found.detail
     assert found.severity is Severity.TICKET
     assert [one.rule for one in watch.judgement().findings] == ["ModelLoadFailed"]
-    assert watch.verdict(watch.judgement()).sentence == "Look soon: fail_init failed to load."
+    assert watch.verdict(watch.judgement()).sentence == f"Look soon: {BROKEN} failed to load."
 
 
 def test_a_share_of_failing_requests_is_found_with_its_reason(
     faulty: Sandbox, watch: Runtime, until: Any
 ) -> None:
-    name = load(faulty, "flaky", failure_ratio="0.5")
+    name = load_fault(faulty, "flaky", failure_ratio="0.5")
     until(lambda: on_the_metrics_page(watch, name), WITHIN_SECONDS)
     assert {ask(faulty, name) for _ in range(60)} == {200, 500}
     found = until(lambda: finding(watch, "RequestsFailing", name), WITHIN_SECONDS)
@@ -104,7 +88,7 @@ def test_a_hung_model_is_found_while_its_request_waits_and_forgotten_when_it_fin
     faulty: Sandbox, watch: Runtime, until: Any, tmp_path: Path
 ) -> None:
     blocker = tmp_path / "block"
-    name = load(faulty, "hang", while_file_exists=str(blocker))
+    name = load_fault(faulty, "hang", while_file_exists=str(blocker))
     assert ask(faulty, name) == 200
     blocker.touch()
     with ThreadPoolExecutor(3) as pool:
@@ -116,6 +100,69 @@ def test_a_hung_model_is_found_while_its_request_waits_and_forgotten_when_it_fin
         assert [answer.result() for answer in answers] == [200, 200, 200]
     assert found.sentence.startswith(f"{name} has 2 waiting requests and finished none for ")
     until(lambda: finding(watch, "ModelHung", name) is None, WITHIN_SECONDS)
+
+
+def drifted(watch: Runtime) -> str:
+    """What the finding says of the good model, "" without one; pages and findings name the same models."""
+    judgement = watch.judgement()
+    found = [one for one in judgement.findings if one.rule == "ConfigDrift"]
+    assert [one.model for one in found] == list(judgement.drifts)
+    return next((one.sentence for one in found if one.model and one.model.name == GOOD), "")
+
+
+def test_drift_lasts_until_a_revert_a_load_that_takes_the_files_and_the_restart_below(
+    faulty: Sandbox, watch: Runtime, until: Any
+) -> None:
+    control = watch.control
+    assert control is not None
+    disk = control.reader.config("real", GOOD)
+    wanted = override_config(disk, Override(max_batch_size=8))
+
+    def counted() -> bool:
+        rows = [row for row in watch.inventory().models if row.key.name == GOOD and row.statistics]
+        return bool(rows and rows[0].statistics and rows[0].statistics.success_count)
+
+    def use() -> None:
+        """Counted requests tell a load that loaded from one that did nothing."""
+        tensors = [
+            {"name": name, "shape": [1, 1], "datatype": "FP32", "data": [1.0]}
+            for name in ("INPUT_A", "INPUT_B")
+        ]
+        url = f"{faulty.http_url}/v2/models/{GOOD}/infer"
+        requests.post(url, json={"inputs": tensors}, timeout=WITHIN_SECONDS).raise_for_status()
+        until(counted, WITHIN_SECONDS)
+
+    def act(kind: ActionKind, config: dict[str, Any] | None = None) -> None:
+        record = control.perform(Action(kind, "real", GOOD, config=config), by=LOCAL).wait(WITHIN_SECONDS)
+        assert record.outcome is Outcome.DONE, record
+
+    use()
+    theirs = json.dumps(override_config(disk, Override(max_batch_size=2)))
+    url = f"{faulty.http_url}/v2/repository/models/{GOOD}/load"
+    requests.post(url, json={"parameters": {"config": theirs}}, timeout=WITHIN_SECONDS).raise_for_status()
+    said = until(lambda: drifted(watch), WITHIN_SECONDS)
+    assert said.startswith(f"The configuration of {GOOD} changed while it was loaded: ")
+    assert "max_batch_size 2 (was 4)" in said
+    act(ActionKind.REVERT)
+    until(lambda: not drifted(watch), WITHIN_SECONDS)
+
+    act(ActionKind.OVERRIDE, wanted)
+    said = until(lambda: drifted(watch), WITHIN_SECONDS)
+    assert "a configuration that a load call brought" in said and "max_batch_size 8 (its file: 4)" in said
+    use()
+    act(ActionKind.RELOAD)
+    assert control.reader.config("real", GOOD).max_batch_size == 8
+    assert drifted(watch) == said
+
+    # A load takes a file that says something else. One that says what runs it would not load at all.
+    file = faulty.repository / GOOD / "config.pbtxt"
+    file.write_text(file.read_text().replace("max_batch_size: 4", "max_batch_size: 6"))
+    act(ActionKind.RELOAD)
+    until(lambda: not drifted(watch), WITHIN_SECONDS)
+    assert control.reader.config("real", GOOD).max_batch_size == 6
+
+    act(ActionKind.OVERRIDE, override_config(disk, Override(max_batch_size=16)))
+    assert "max_batch_size 16 (its file: 6)" in until(lambda: drifted(watch), WITHIN_SECONDS)
 
 
 def test_a_killed_server_is_first_hides_its_models_and_is_forgotten_when_it_answers(
@@ -130,5 +177,6 @@ def test_a_killed_server_is_first_hides_its_models_and_is_forgotten_when_it_answ
     assert watch.judgement().unjudged == ()
     faulty.restart()
     until(lambda: finding(watch, "ServerDown") is None, WITHIN_SECONDS)
+    until(lambda: not drifted(watch), WITHIN_SECONDS)
     rules = {one.rule for one in watch.judgement().findings}
     assert rules <= {"ModelLoadFailed", "RequestsFailing"}
