@@ -32,7 +32,7 @@ from signals.parts import (
     successes,
 )
 from telemetry.units import Unit
-from triage.nodes import AsPrinted, Growth, Largest, OfItsGpus, OverGpus, Resets
+from triage.nodes import AsPrinted, AtMost, Growth, Largest, OfItsGpus, OverGpus, Resets
 
 _CANCELED = (("reason", "CANCELED"),)
 
@@ -108,11 +108,14 @@ MEASURES: tuple[Definition, ...] = (
         Level.MODEL,
         Unit.RATIO,
         "Busy share of the instances, by the metrics page where the statistics do not tell",
-        "compute time of executions / (instances x window)",
-        OrElse(
-            definition("instance_busy_ratio", Level.MODEL).expression,
-            Ratio(_EXECUTING, Fact(FactFamily.INSTANCES), on=MODEL),
-            on=MODEL,
+        "compute time of executions / (instances x window), at most 1",
+        AtMost(
+            OrElse(
+                definition("instance_busy_ratio", Level.MODEL).expression,
+                Ratio(_EXECUTING, Fact(FactFamily.INSTANCES), on=MODEL),
+                on=MODEL,
+            ),
+            1.0,
         ),
     ),
     Definition(

@@ -49,6 +49,26 @@ class Past(Dialect):
 
 
 @dataclass(frozen=True, slots=True)
+class AtMost(Expression):
+    """An expression that is never shown above a limit.
+
+    An execution counts where it ends, so one that is longer than the window makes a busy share above 1.
+    """
+
+    of: Expression
+    limit: float
+
+    def evaluate(self, evaluation: Evaluation) -> Frame:
+        """The smaller of both."""
+        frame = evaluation.of(self.of)
+        return Frame(frame.times, frame.keys, np.minimum(frame.values, self.limit))
+
+    def promql(self, dialect: Dialect) -> str:
+        """`clamp_max(of, limit)`."""
+        return f"clamp_max({self.of.promql(dialect)}, {self.limit:g})"
+
+
+@dataclass(frozen=True, slots=True)
 class AsPrinted(Expression):
     """Increase of a counter as the page prints it: also of one that is switched off and stands at zero."""
 

@@ -189,7 +189,7 @@ def test_c09_an_ensemble_that_went_with_its_step_names_the_step(capsys: pytest.C
     _, data = run(capsys, *pages, "c09_ensemble.config.json", "c09_ensemble_index_after.json")
     assert rules(data) == ["EnsembleWithoutStep info pipe"]
     [finding] = data["findings"]
-    assert "its step step_one was unloaded" in finding["sentence"]
+    assert "its step step_one is not loaded" in finding["sentence"]
     assert "comes back by itself" in finding["remedy"]
 
 

@@ -220,7 +220,7 @@ def test_time_outs_in_the_queue_have_their_cause(
             *lines("qa", **work(n, batch=4, queue_us=290_000, infer_us=infer_us)),
             *failed("qa", REJECTED=refused),
         ]
-        for n, refused in ((0, 0), (1000, 400))
+        for n, refused in ((0, 0), (1000, 400), (2000, 800))
     ]
     policy = {"default_queue_policy": {"default_timeout_microseconds": timeout_us}}
     one = judged(pages, [config("qa", max_batch_size=4, dynamic_batching=policy, **ON_CPU)])
@@ -237,3 +237,22 @@ def test_an_ensemble_whose_config_is_not_known_is_perhaps_counted_twice() -> Non
     assert found(one) == ["RequestsFailing page qa"]
     assert first(one).confidence.value == "low"
     assert "Triton counts each failure twice" in first(one).sentence
+
+
+def test_how_busy_instances_are_is_not_told_from_before_it_began() -> None:
+    """On two pages the instance may have been idle until the last second."""
+    pages = [
+        [*lines("qa", **work(n, infer_us=400), pending=waiting), *failed("qa", REJECTED=refused)]
+        for n, refused, waiting in ((0, 0, 0), (1000, 400, 4))
+    ]
+    policy = {"default_queue_policy": {"default_timeout_microseconds": 300_000, "max_queue_size": 4}}
+    one = judged(pages, [config("qa", max_batch_size=4, dynamic_batching=policy, **ON_CPU)])
+    assert found(one) == ["RequestsFailing page qa"]
+    told = [first(one).sentence, *(follower.sentence for follower in first(one).follows)]
+    assert len(told) == 2
+    assert not any("although" in sentence for sentence in told)
+
+
+def test_nothing_is_more_than_always_busy() -> None:
+    one = judged(_queue(8, infer_us=4e6, queue_us=9e6), [config("qa", **ON_CPU)])
+    assert "1 instance busy 100 % of the time" in first(one).sentence
