@@ -62,6 +62,8 @@ class Exporter:
         )
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline()
+        if not self.line:
+            pytest.fail(f"the exporter ended with status {self.process.wait(15)} before it said its address")
         parts = urlsplit(self.line.split()[2])
         self.address, self.url = parts.netloc, f"http://{parts.netloc}"
 
