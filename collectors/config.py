@@ -193,6 +193,7 @@ def parse_config(data: object, *, who: str = "the file") -> ModelConfig:
         inputs=tuple(_tensor(mapping(tensor)) for tensor in listing(row.get("input"))),
         outputs=tuple(_tensor(mapping(tensor)) for tensor in listing(row.get("output"))),
         raw=row,
+        queue_policy=_queue_policy(batching, policy),
     )
 
 
@@ -204,6 +205,13 @@ def _group(row: Mapping[str, Any]) -> InstanceGroup:
     # Triton itself reads a count that is missing or 0 as 1.
     count = whole(row.get("count")) or 1
     return InstanceGroup(words(row.get("name")), words(row.get("kind")), count, _wholes(row.get("gpus")))
+
+
+def _queue_policy(batching: Mapping[str, Any], policy: Mapping[str, Any]) -> bool:
+    """As scheduler_utils.cc decides whether requests may be fetched ahead of an idle instance."""
+    limits = (policy.get("max_queue_size"), policy.get("default_timeout_microseconds"))
+    counts = (*limits, batching.get("priority_levels"))
+    return policy.get("allow_timeout_override") is True or any(whole(count) for count in counts)
 
 
 def _steps(row: Mapping[str, Any]) -> tuple[EnsembleStep, ...]:

@@ -67,6 +67,7 @@ NOT_IN_PROMQL = {
     "replica_config_difference": "free text never becomes a label",
     "request_us_mean_before": "judged in the app beside what names the step of an ensemble",
     "sequence_batching": "for sentences only",
+    "queue_policy": "for sentences only",
     "slowest_step": "for sentences only",
     "slowest_step_us": "for sentences only",
     "slowest_step_ratio": "judged in the app beside what names the step",

@@ -158,6 +158,8 @@ class ModelConfig:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     raw: Mapping[str, Any] = field(repr=False, hash=False, compare=False, default_factory=dict)
+    queue_policy: bool = False
+    """Its queue has a limit, a timeout or priorities: Triton forms no batch ahead of an idle instance."""
 
     @property
     def ensemble(self) -> bool:

@@ -195,6 +195,10 @@ class Facts:
         config = self.config(key)
         return float(config.sequence_batching) if config else None
 
+    def _queue_policy(self, key: ModelKey) -> Fact:
+        config = self.config(key)
+        return float(config.queue_policy) if config else None
+
     def _on_gpu(self, key: ModelKey) -> Fact:
         config = self.config(key)
         return float(any(group.kind == "KIND_GPU" for group in config.instance_groups)) if config else None
@@ -308,6 +312,7 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "max_queue_delay_us": Facts._max_queue_delay_us,
     "instances": Facts._instances,
     "sequence_batching": Facts._sequence_batching,
+    "queue_policy": Facts._queue_policy,
     "on_gpu": Facts._on_gpu,
     "ensemble": Facts._ensemble,
     "successes_since_load": Facts._successes_since_load,

@@ -170,6 +170,7 @@ FACTS: tuple[Quantity, ...] = (
     _fact("max_queue_delay_us", _M, Unit.US, "max_queue_delay_microseconds of the dynamic batcher"),
     _fact("instances", _M, Unit.COUNT, "instances over all groups of the effective config"),
     _fact("sequence_batching", _M, Unit.NONE, "1 if the config has a sequence_batching section"),
+    _fact("queue_policy", _M, Unit.NONE, "1 if its queue has a limit, a timeout or priority levels"),
     _fact("on_gpu", _M, Unit.NONE, "1 if its config places instances on GPUs"),
     _fact("ensemble", _M, Unit.NONE, "1 for a pipeline of other models"),
     _fact("successes_since_load", _M, Unit.REQUESTS, "the success counter as it stands"),

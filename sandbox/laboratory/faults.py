@@ -169,6 +169,15 @@ def _time_out(lab: Lab) -> None:
     lab.clients("strict", 12, batched=True)
 
 
+def _policy_ready(lab: Lab) -> None:
+    lab.add(Model("drowsy", max_batch_size=16, batching=Batching(queue_size=500), cost_us=10_000))
+
+
+def _doze(lab: Lab) -> None:
+    """All clients wait for their answers: when the batcher misses the idle instance, nobody wakes it."""
+    lab.clients("drowsy", 16, batched=True)
+
+
 # ---- ensembles and configurations
 
 
@@ -260,6 +269,10 @@ FAULTS = (
     _fault(
         "queue-timeouts", "requests time out in the queue",
         prepare=_timeout_ready, begin=_time_out, first="RequestsFailing", model="strict", also=_QUEUE,
+    ),
+    _fault(
+        "sleeping-batcher", "a queue policy lets the batcher sleep beside its only, idle instance",
+        prepare=_policy_ready, begin=_doze, first="QueueDominates", model="drowsy",
     ),
     _fault(
         "exceptions", "every fourth execution raises",

@@ -1,6 +1,9 @@
 """Configurations: read from saved answers, on a change only, a few at a time."""
 
 import json
+from typing import Any
+
+import pytest
 
 from collectors.config import ConfigCollector, parse_config, ready_models
 from collectors.statistics import parse_statistics
@@ -169,3 +172,18 @@ def test_without_index_and_statistics_nothing_is_asked() -> None:
     collector = ConfigCollector(SERVER, transport, lambda: None, timeout_seconds=1)
     assert collector.collect() is None
     assert transport.asked == []
+
+
+@pytest.mark.parametrize(
+    ("batching", "has"),
+    [
+        ({}, False),
+        ({"default_queue_policy": {"max_queue_size": 0, "default_timeout_microseconds": "0"}}, False),
+        ({"default_queue_policy": {"max_queue_size": 8}}, True),
+        ({"default_queue_policy": {"default_timeout_microseconds": "5000"}}, True),
+        ({"default_queue_policy": {"allow_timeout_override": True}}, True),
+        ({"priority_levels": "2"}, True),
+    ],
+)
+def test_what_keeps_triton_from_forming_batches_ahead(batching: dict[str, Any], has: bool) -> None:
+    assert parse_config({"name": "m", "dynamic_batching": batching}).queue_policy is has
