@@ -232,6 +232,7 @@ def _tensor(row: Mapping[str, Any]) -> TensorSpec:
         wire_datatype(words(row.get("data_type"))),
         _wholes(row.get("dims")),
         row.get("optional") is True,
+        row.get("allow_ragged_batch") is True,
     )
 
 

@@ -138,7 +138,13 @@ def batcher_of(config: ModelConfig) -> BatcherConfig | None:
         float(config.max_queue_delay_us or 0),
         config.preferred_batch_sizes,
         config.instance_count,
+        _shapes_vary(config),
     )
+
+
+def _shapes_vary(config: ModelConfig) -> bool:
+    """Triton compares the shapes of inputs with a variable dimension, unless they may be ragged."""
+    return any(-1 in one.dims and not one.ragged for one in config.inputs)
 
 
 def advise(time: BatchTime, now: BatcherConfig, observed: Observed) -> Advice:

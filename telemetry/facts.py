@@ -108,6 +108,8 @@ class TensorSpec:
     datatype: str
     dims: tuple[int, ...]
     optional: bool = False
+    ragged: bool = False
+    """Requests of different shapes may share a batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from signals.advice import (
 from signals.advice_check import check, other_traffic
 from signals.batch_time import BatchTime
 from signals.batcher import Arrivals, BatcherConfig, simulate
-from telemetry.facts import InstanceGroup, ModelConfig
+from telemetry.facts import InstanceGroup, ModelConfig, TensorSpec
 
 TIME = BatchTime(8000.0, 250.0, 1, 16, 1000.0, 0.03)
 ALONE = BatcherConfig(16, dynamic=False)
@@ -60,7 +60,8 @@ def test_a_model_that_waits_out_its_delay_for_nobody_is_told_to_stop() -> None:
     best = advice.proposals[0]
     assert best.config.instances == 1 and best.config.delay_us <= 500
     assert best.queue_us.high < 0.5 * advice.observed.queue_us_mean
-    assert "max_queue_delay_microseconds: 500" in config_lines(best.config, slow)
+    wanted = f"max_queue_delay_microseconds: {best.config.delay_us:.0f}"
+    assert wanted in config_lines(best.config, slow)
 
 
 def test_a_single_client_is_told_to_wait_for_nobody() -> None:
@@ -153,6 +154,10 @@ def config(**changes: object) -> ModelConfig:
 def test_only_models_that_triton_queues_are_advised() -> None:
     assert batcher_of(config()) == BATCHING
     assert batcher_of(config(max_batch_size=0)) == replace(BATCHING, max_batch_size=0, dynamic=False)
+    assert batcher_of(config(inputs=(TensorSpec("IN", "FP32", (4, 224)),))) == BATCHING
+    variable = TensorSpec("IN", "FP32", (4, -1))
+    assert batcher_of(config(inputs=(variable,))) == replace(BATCHING, every_arrival_wakes=True)
+    assert batcher_of(config(inputs=(replace(variable, ragged=True),))) == BATCHING
     assert batcher_of(config(decoupled=True)) is None
     assert batcher_of(config(backend="vllm")) is None
     assert batcher_of(config(sequence_batching=True)) is None
