@@ -51,13 +51,17 @@ class SavedAnswers:
 
 @dataclass(slots=True)
 class Replay:
-    """A filled ring, the moment of the newest answer, the window between first and last, and notices."""
+    """A filled ring, the moment of the newest answer, the window between first and last, and notices.
+
+    `since` is the time of the first page that could be read: the window begins there, None without one.
+    """
 
     ring: Ring
     at: float
     window_seconds: float | None
     notices: list[Notice] = field(default_factory=list)
     readable: int = 0
+    since: float | None = None
     also: Sequence[Sink] = ()
 
     def accept(self, scrape: Scrape) -> None:
@@ -99,6 +103,8 @@ def replay(answers: SavedAnswers, also: Sequence[Sink] = ()) -> Replay:
     _feed(result, answers, Source.STATISTICS, answers.statistics, _statistics)
     _feed(result, answers, Source.INDEX, answers.indexes, _index)
     _feed_configs(result, answers)
+    if result.since is not None:
+        result.window_seconds = result.at - result.since or None
     if not result.readable:
         raise WrongContent(result.notices[0].text if result.notices else "no saved answer was given")
     return result
@@ -122,6 +128,8 @@ def _feed(
             continue
         result.readable += 1
         result.notices += notices
+        if source is Source.METRICS and result.since is None:
+            result.since = at
         result.accept(Scrape(SERVER, source, at, 0.0, samples, payload, notices))
 
 

@@ -77,7 +77,7 @@ def judged_answers(answers: SavedAnswers) -> Judged:
         coverage=[server_coverage(played.ring, Server(SERVER, None, None), played.at)],
         now=played.at,
         interval_seconds=answers.every_seconds,
-        history_from=span[0] if span else None,
+        history_from=played.since if played.since is not None else span[0] if span else None,
         ended=True,
         evenly_read=True,
         happenings=happened.now(inventory, played.at),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.made_answers import config, ensemble, evidence, failed, first, found, judged, lines, plus, work
+from triage.finding import ONE_READING
 
 # ---- a model that hangs (case B04), on more pages than two
 
@@ -174,13 +175,28 @@ def test_without_a_metrics_page_it_is_not_called_a_server_without_figures() -> N
 
 
 def test_a_page_that_is_none_is_told_in_one_sentence() -> None:
-    html = ["<!doctype html><html><head><title>Sign in</title></head></html>"]
-    one = judged([lines("ocr", **work(100)), html])
+    one = judged([lines("ocr", **work(100)), HTML])
     assert one.verdict.sentence == (
         "saved answers, but not its metrics page (This address does not serve Prometheus metrics. Triton's "
         "usual is http://host:8002/metrics): its requests cannot be judged."
     )
     assert not any(unjudged.why.endswith(".") for unjudged in one.judgement.unjudged)
+
+
+HTML = ["<!doctype html><html><head><title>Sign in</title></head></html>"]
+
+
+@pytest.mark.parametrize("unreadable", [1, 2, 3])
+def test_a_rate_is_over_the_pages_that_could_be_read(unreadable: int) -> None:
+    pages = [lines("ocr", **work(50 * tick), pending=0) for tick in range(2)]
+    one = judged([*[HTML] * unreadable, *pages])
+    assert one.verdict.sentence == "Nothing is wrong: 1 model seen, 5 req/s, nobody waits."
+    assert one.report.window_seconds == 10.0
+
+
+def test_one_page_that_could_be_read_says_nothing_about_now() -> None:
+    one = judged([HTML, lines("ocr", **work(50), pending=3)])
+    assert one.verdict.sentence == f"Nothing can be said yet: {ONE_READING}."
 
 
 def test_a_model_that_keeps_sequences_apart_gets_no_second_batcher() -> None:
@@ -246,6 +262,4 @@ def test_an_ensemble_goes_with_a_step_that_failed_to_load() -> None:
     one = judged(pages, [ensemble("pipe", "resize", "detect")], indexes=indexes)
     assert found(one) == ["ModelLoadFailed page resize"]
     [follower] = first(one).follows
-    assert follower.sentence.startswith(
-        "pipe is down because its step resize is not loaded: Triton took"
-    )
+    assert follower.sentence.startswith("pipe is down because its step resize is not loaded: Triton took")
