@@ -18,11 +18,11 @@ T = TypeVar("T")
 WAITING = (
     "test_alertmanager.py",
     "test_prometheus_parity.py",
-    "test_prometheus_history.py",
     "test_laboratory.py",
+    "test_prometheus_fleet.py",
+    "test_prometheus_history.py",
     "test_trial.py",
     "test_incident.py",
-    "test_prometheus_fleet.py",
     "test_killed_comparison.py",
     "test_request_failures.py",
     "test_servers_come_and_go.py",
@@ -34,9 +34,16 @@ WAITING = (
     "test_polling_faults.py",
     "test_transport_faults.py",
 )
-"""Files that mostly wait, for scrapes, alerts and time-outs, the longest first: tools/suite.sh runs them
-beside the others. Where that is true no more a run takes longer and proves the same."""
-COMPUTING = ("test_load_runs.py", "test_grafana_schema.py", "test_grafana_queries.py", "test_model_memory.py")
+"""Files that mostly wait, for scrapes, alerts and time-outs: tools/suite.sh runs them beside the others. The
+longest first, but for the fourth: it is handed to the worker of the first and waits until that has ended."""
+COMPUTING = (
+    "test_load_runs.py",
+    "test_sandbox_life.py",
+    "test_grafana_schema.py",
+    "test_request_ways.py",
+    "test_model_memory.py",
+    "test_grafana_queries.py",
+)
 """Those of the others that last longest, the longest first."""
 
 

@@ -67,7 +67,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     command = [
         "bash", str(SCRIPT), f"--grpc-port={grpc}", f"--metrics-port={metrics}",
         f"--backend-directory={install.place_backends(folder / 'backends')}",
-        f"--cache-directory={install.caches}",
+        f"--cache-directory={install.caches}", "--exit-timeout-secs=3",
     ]  # fmt: skip
     with (folder / "log").open("wb") as log:
         process = start_bound(command, environment=environment, output=log)
