@@ -152,7 +152,9 @@ class _Judge:
         if math.isfinite(held):
             names["held"] = human_duration(held)
         several = model is not None and len(self._context.coverage) > 1
-        listed = {**names, "model": f"{label} on {server}" if several else label}
+        # Where the clause names the server by itself it would stand there twice.
+        placed = several and all(field.plain != "server" for field in saying.clause.fields())
+        listed = {**names, "model": f"{label} on {server}" if placed else label}
 
         def lookup(reference: Reference) -> Fact:
             return self._numbers.value(reference, subject)

@@ -84,17 +84,31 @@ def _config(context: Context, key: ModelKey) -> ModelConfig | None:
 
 
 def _sibling_difference(context: Context, key: ModelKey) -> tuple[str, tuple[FieldChange, ...]] | None:
-    """(server, what differs) of the first sibling with another configuration; only told of the later one."""
-    mine = _config(context, key)
-    if mine is None or not mine.raw:
-        return None
-    for other in sorted(_siblings(context, key)):
-        theirs = _config(context, other)
-        if theirs is None or not theirs.raw or not other < key:
+    """(server, what differs) of the first replica that is as most are; None for one that is so itself.
+
+    Where as many are one way as the other, those count as most that are like the first server.
+    """
+    alike: list[list[tuple[ModelKey, dict[str, object]]]] = []
+    for one in sorted((key, *_siblings(context, key))):
+        config = _config(context, one)
+        if config is None or not config.raw:
             continue
-        if differences := changes_between(_settings(theirs), _settings(mine)):
-            return other.server, differences
-    return None
+        settings = _settings(config)
+        like = next((group for group in alike if not _differences(group[0][1], settings)), None)
+        if like is None:
+            alike.append([(one, settings)])
+        else:
+            like.append((one, settings))
+    usual = max(alike, key=len, default=[])
+    mine = next((settings for group in alike for one, settings in group if one == key), None)
+    if mine is None or any(one == key for one, _ in usual):
+        return None
+    first, theirs = usual[0]
+    return first.server, _differences(theirs, mine)
+
+
+def _differences(one: dict[str, object], other: dict[str, object]) -> tuple[FieldChange, ...]:
+    return () if one == other else changes_between(one, other)
 
 
 def _settings(config: ModelConfig) -> dict[str, object]:
