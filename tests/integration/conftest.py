@@ -20,6 +20,8 @@ WAITING = (
     "test_prometheus_parity.py",
     "test_laboratory.py",
     "test_prometheus_fleet.py",
+    "test_replicas_changed.py",
+    "test_live_cases.py",
     "test_prometheus_history.py",
     "test_trial.py",
     "test_incident.py",
