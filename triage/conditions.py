@@ -72,6 +72,11 @@ class Reference:
         """True for a number over time, False for a fact of now."""
         return self.quantity.origin is Origin.SIGNAL
 
+    def told(self, value: float) -> float:
+        """`value` as it is told: an increase over a window is extrapolated, but people count whole things."""
+        counts = self.quantity.name.endswith(("_total", "_before"))
+        return float(round(value)) if counts and value >= 1 else value
+
 
 @dataclass(frozen=True, slots=True)
 class Term:

@@ -199,7 +199,9 @@ class _Judge:
     def _evidence(self, rule: Rule, subject: Subject) -> Iterator[Evidence]:
         for label, reference in rule.evidence:
             signal = reference.quantity.name if reference.is_signal else None
-            yield Evidence(label, self._number(reference, subject), reference.quantity.unit, signal)
+            value = self._number(reference, subject)
+            told = None if value is None else reference.told(value)
+            yield Evidence(label, told, reference.quantity.unit, signal)
 
     def _detail(self, saying: Saying, subject: Subject) -> str:
         """The server's whole text behind a fact that is shown as one line."""

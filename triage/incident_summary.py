@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from html import escape
@@ -26,6 +27,7 @@ MAX_ROWS = 40
 _POINTS = 180
 _WIDTH, _HEIGHT = 340.0, 84.0
 _WORDS = {Severity.PAGE: "Users are hurt", Severity.TICKET: "Look soon", Severity.INFO: "Worth knowing"}
+_CODE = re.compile("`([^`]+)`")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE = """
 :root{color-scheme:light}
@@ -114,12 +116,17 @@ def _finding(finding: Finding) -> str:
     follows = "".join(f"<li>{escape(one.sentence)}</li>" for one in finding.follows)
     return (
         f'<article class="{finding.severity.value}"><h3>{escape(finding.sentence)}</h3>'
-        f'<p class="faint">{_WORDS[finding.severity]}. {escape(finding.impact)}</p>'
+        f'<p class="faint">{_WORDS[finding.severity]}. {_inline(finding.impact)}</p>'
         f"{_terms(rows)}{lines}"
         + (f"<p>Follows from it:</p><ul>{follows}</ul>" if follows else "")
         + (f"<pre>{escape(finding.detail)}</pre>" if finding.detail else "")
         + "</article>"
     )
+
+
+def _inline(text: str) -> str:
+    """Text of a rule, in which backquotes stand around code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def _terms(rows: Iterable[tuple[str, str]]) -> str:

@@ -29,6 +29,10 @@ _RULES = {
     "BatchingDelayTooLong": "server",
     "ModelHung": "server",
     "PythonProcessDead": "server",
+    "ModelLoadFailed": "server",
+    "ModelStuckLoading": "server",
+    "ModelGone": "server",
+    "EnsembleWithoutStep": "server",
 }
 """Findings that say whose it is by themselves."""
 

@@ -101,7 +101,7 @@ def _text(part: Part, names: Mapping[str, str], lookup: Lookup) -> str | None:
     value = lookup(part.reference)
     if value is None or isinstance(value, str):
         return value or None
-    unit = part.reference.quantity.unit
+    unit, value = part.reference.quantity.unit, part.reference.told(value)
     number = human_duration(value) if unit is Unit.SECONDS else human(value, unit)
     return counted(number, part.noun) if part.noun else number
 

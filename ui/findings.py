@@ -9,6 +9,7 @@ from triage.finding import Evidence, Finding
 from ui.filters import Filters
 from ui.format import since
 from ui.html import Html, div, join, link, span, tag, text
+from ui.markdown import inline
 
 SHOWN = 5
 
@@ -36,7 +37,7 @@ def _card(finding: Finding, now: float, filters: Filters, said: bool) -> Html:
     return div(
         span(finding.tag, class_="ts-tag"),
         div(
-            text(finding.impact or finding.sentence) if said else finding_sentence(finding, filters),
+            inline(finding.impact) if said and finding.impact else finding_sentence(finding, filters),
             div(join(*evidence, between=" · "), class_="ts-evidence") if evidence else None,
             class_="ts-sentence",
         ),
@@ -93,7 +94,7 @@ def _what_to_do(finding: Finding, filters: Filters) -> Html:
         tag("p", finding.remedy),
         _change(finding),
         tag("p", tag("b", "Affected: "), finding.affected) if finding.affected else None,
-        tag("p", tag("b", "Impact: "), finding.impact) if finding.impact else None,
+        tag("p", tag("b", "Impact: "), inline(finding.impact)) if finding.impact else None,
         [tag("p", tag("b", "It is not "), one) for one in finding.excluded],
         tag("p", tag("b", "Confidence: "), finding.confidence.value),
         follows,

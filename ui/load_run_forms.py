@@ -210,12 +210,12 @@ def _on_a_phone(rows: Sequence[dict[str, object]]) -> Html:
 
 
 def _words(row: dict[str, object]) -> str:
-    """`batching on, waits up to 2 ms, prefers 8 16, max batch size 16, 1 instance`."""
-    parts = ["batching on" if row.get(_BATCHING) == _ON else "batching off"]
+    """`forms batches, waits up to 2 ms, prefers 8, 16, max batch size 16, 1 instance`."""
+    parts = ["forms batches" if row.get(_BATCHING) == _ON else "each request alone"]
     if row.get(_BATCHING) == _ON:
-        delay, preferred = row.get(_DELAY), str(row.get(_PREFERRED) or "")
-        parts += [f"waits up to {human(float(delay), Unit.US)}"] if delay else ["waits for none"]
-        parts += [f"prefers {preferred}"] if preferred else []
+        delay, preferred = row.get(_DELAY), str(row.get(_PREFERRED) or "").replace(",", " ").split()
+        parts += [f"waits up to {human(float(delay), Unit.US)}"] if delay else ["does not wait"]
+        parts += [f"prefers {', '.join(preferred)}"] if preferred else []
     largest, instances = row.get(_LARGEST), row.get(_INSTANCES)
     parts += [f"max batch size {int(largest)}"] if largest is not None else []
     parts += [counted(int(instances), "instance")] if instances else []

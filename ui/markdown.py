@@ -21,9 +21,9 @@ def _blocks(source: str) -> Iterator[Html]:
         lines = block.splitlines()
         if lines and _ITEM.match(lines[0]):
             numbered = _ITEM.match(lines[0])[1] is not None
-            yield tag("ol" if numbered else "ul", [tag("li", _inline(item)) for item in _items(lines)])
+            yield tag("ol" if numbered else "ul", [tag("li", inline(item)) for item in _items(lines)])
         elif block:
-            yield tag("p", _inline(" ".join(line.strip() for line in lines)))
+            yield tag("p", inline(" ".join(line.strip() for line in lines)))
 
 
 def _items(lines: list[str]) -> list[str]:
@@ -38,7 +38,8 @@ def _items(lines: list[str]) -> list[str]:
     return found
 
 
-def _inline(line: str) -> Html:
+def inline(line: str) -> Html:
+    """Code and bold of one line; of a link its text."""
     parts: list[Child] = []
     place = 0
     for found in _INLINE.finditer(line):

@@ -15,7 +15,7 @@ from triage.rule import HEADINGS
 from ui.findings import finding_sentence
 from ui.format import counted, moment, since
 from ui.html import Child, Html, copy_button, div, join, span, tag
-from ui.markdown import markdown
+from ui.markdown import inline, markdown
 from ui.tiles import spark
 from ui.triage_changes import just_before_words
 from ui.triage_links import rule_named, ways_on
@@ -132,7 +132,7 @@ def _why(finding: Finding, view: View) -> Html:
         tag("p", tag("b", "What changed: "), before) if before else None,
         tag("p", f"Confidence {sure.value}: {_SURE[sure]}."),
         tag("p", tag("b", "Affected: "), finding.affected) if finding.affected else None,
-        tag("p", tag("b", "Impact: "), finding.impact) if finding.impact else None,
+        tag("p", tag("b", "Impact: "), inline(finding.impact)) if finding.impact else None,
         tag("p", tag("b", "It is not")) if finding.excluded else None,
         tag("ul", [tag("li", one) for one in finding.excluded]) if finding.excluded else None,
     )

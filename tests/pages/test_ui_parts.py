@@ -13,8 +13,10 @@ import runtime
 from collectors.config import parse_config
 from telemetry.facts import InstanceGroup, ModelConfig
 from telemetry.units import Unit
+from triage.finding import Finding, Severity
 from ui import traffic
 from ui.filters import Filters
+from ui.findings import finding_cards
 from ui.format import value
 from ui.html import copy_button, div, join, link, span
 from ui.model_words import batching_words, settings
@@ -41,6 +43,17 @@ def test_a_link_carries_names_that_are_no_address() -> None:
     made = link("a&b", "model", {"model": 'e{b},c="d" é/?&#', "version": "1"})
     assert 'href="model?model=e%7Bb%7D%2Cc%3D%22d%22+%C3%A9%2F%3F%26%23&amp;version=1"' in made
     assert made.endswith(">a&amp;b</a>")
+
+
+def test_code_in_an_impact_is_code_and_nothing_else_is_markup() -> None:
+    finding = Finding(
+        "EnsembleWithoutStep", Severity.PAGE, "BROKEN", "a", None, "It is down.", None, (),
+        "`/v2/health/ready` stays <b>OK</b>.", "Load it.",
+    )  # fmt: skip
+    shown = "<code>/v2/health/ready</code> stays &lt;b&gt;OK&lt;/b&gt;."
+    for said in (True, False):
+        cards = finding_cards([finding], 0.0, Filters(), said=said)
+        assert shown in cards and "`" not in cards
 
 
 def test_attributes_that_are_absent_are_left_out() -> None:

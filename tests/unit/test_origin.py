@@ -129,6 +129,10 @@ def test_a_finding_that_says_whose_it_is_comes_first() -> None:
         "It is the clients: bert_qa: OneClientAtATime.",
     )
     assert said(busy, None, "QueueDominates", "ModelHung")[0] is Whose.SERVER
+    # Nothing is counted of what an unloaded model refuses: that does not send anybody to the network.
+    whose, sentence = said(row(requests_per_second=0.0), None, "EnsembleWithoutStep")
+    assert whose is Whose.SERVER and sentence == "It is the server: bert_qa: EnsembleWithoutStep."
+    assert said(None, None, "ModelLoadFailed")[0] is Whose.SERVER
 
 
 def test_failures_are_the_answer_before_what_is_worth_knowing_besides() -> None:

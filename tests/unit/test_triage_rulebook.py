@@ -8,7 +8,7 @@ import pytest
 
 from telemetry.errors import SettingsError
 from telemetry.units import Unit
-from triage.conditions import parse_condition
+from triage.conditions import parse_condition, parse_reference
 from triage.durations import parse_duration
 from triage.finding import Severity
 from triage.rulebook import HEADINGS, load_rulebook, parse_rule
@@ -177,3 +177,14 @@ def test_the_runbooks_are_those_of_the_rules() -> None:
     wanted = pages(load_rulebook())
     found = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
     assert found == dict(wanted), "run python -m triage.runbooks"
+
+
+def test_an_increase_is_told_in_whole_things() -> None:
+    """Prometheus' increase is extrapolated to the window: of 30 requests it may say 31.2."""
+    counts = parse_reference("requests_before", Level.MODEL)
+    assert [counts.told(value) for value in (31.2, 0.4, 0.0)] == [31.0, 0.4, 0.0]
+    assert parse_reference("failures_total[5m]", Level.MODEL).told(49.7) == 50.0
+    waiting = parse_reference("requests_queued", Level.MODEL)
+    assert waiting.told(3.4) == 3.4, "a mean is none"
+    told = parse_template("{requests_before} requests", Level.MODEL)
+    assert told.fill({}, lambda _: 31.2) == "31 requests"
