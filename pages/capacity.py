@@ -62,7 +62,9 @@ def chosen(known):
 def answer() -> None:
     view = View.take()
     known = measured(view)
-    header(view, *capacity.sentence(chosen(known), several=several(known)))
+    device = chosen(known)
+    stale = view.stale_seconds(device.server) if device is not None else None
+    header(view, *capacity.sentence(device, several=several(known), stale_seconds=stale))
 
 
 def now() -> None:

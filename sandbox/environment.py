@@ -76,8 +76,8 @@ class TritonInstall:
         shutil.copy2(stub, target / "triton_python_backend_stub")
         return folder
 
-    def child_environment(self) -> dict[str, str]:
-        """The environment of tritonserver: ours, the virtual environment active and the GPU switched off."""
+    def child_environment(self, *, real_gpu: bool = False) -> dict[str, str]:
+        """The environment of tritonserver: ours, the virtual environment active, a GPU only if wanted."""
         child = dict(os.environ)
         for name in ("PYTHONPATH", "PYTHONHOME"):
             child.pop(name, None)
@@ -85,8 +85,9 @@ class TritonInstall:
         child["PATH"] = os.pathsep.join([str(self.venv / "bin"), child.get("PATH", os.defpath)])
         inherited = [child["LD_LIBRARY_PATH"]] if child.get("LD_LIBRARY_PATH") else []
         child["LD_LIBRARY_PATH"] = os.pathsep.join([str(self.libraries), *inherited])
-        # The sandbox never touches a real GPU: its models run on the CPU and its GPU figures are simulated.
-        child["TRITON_SERVER_CPU_ONLY"] = "1"
+        # The sandbox touches no real GPU: its models run on the CPU and its GPU figures are simulated.
+        if not real_gpu:
+            child["TRITON_SERVER_CPU_ONLY"] = "1"
         # Idle math-library threads of a dozen stubs would spin on small machines.
         child.setdefault("OMP_NUM_THREADS", "1")
         child["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -25,7 +25,8 @@ class SandboxOptions:
     A port of 0 means: take a free one. `models` names models of `model_repository/` and `sandbox/models/`
     (None = all of them); `extra_models` are folders of further models, loaded at start as well under the
     folders' names. `cache_bytes` switches Triton's response cache on. `extra_args` go to tritonserver as they
-    are. `start_seconds` and `stop_seconds` bound the wait for it.
+    are. `onnx_files` False makes none of the generated models' files, where none of them is used; `real_gpu`
+    lets tritonserver see this machine's GPUs. `start_seconds` and `stop_seconds` bound the wait for it.
     """
 
     http_port: int = DEFAULT_PORTS[0]
@@ -39,6 +40,8 @@ class SandboxOptions:
     metrics_interval_ms: int = 1000
     control_mode: ControlMode = "explicit"
     extra_args: tuple[str, ...] = ()
+    onnx_files: bool = True
+    real_gpu: bool = False
     start_seconds: float = 90.0
     stop_seconds: float = 10.0
     project_root: Path = PROJECT_ROOT

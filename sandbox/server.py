@@ -141,7 +141,8 @@ class Sandbox:
             raise SandboxError("The sandbox is already started: use restart().")
         self._install = find_install(self.options.project_root)
         self._ports = choose_ports(self.options)
-        self._onnx_files = cached_onnx_files(self._install, self.options.project_root, self._tell)
+        if self.options.onnx_files:
+            self._onnx_files = cached_onnx_files(self._install, self.options.project_root, self._tell)
         self._run = RunFolder()
         self._fill_run_folder(self._install)
         self._launch()
@@ -248,7 +249,7 @@ class Sandbox:
             self._log_start = log.seek(0, os.SEEK_END)
             self._process = start_bound(
                 self._command(self._install),
-                environment=self._install.child_environment(),
+                environment=self._install.child_environment(real_gpu=self.options.real_gpu),
                 output=log,
                 folder=self.run_folder,
             )
@@ -271,7 +272,7 @@ class Sandbox:
             f"--grpc-port={grpc_port}",
             f"--metrics-port={metrics_port}",
             f"--metrics-interval-ms={options.metrics_interval_ms}",
-            "--allow-gpu-metrics=false",
+            f"--allow-gpu-metrics={str(options.real_gpu).lower()}",
         ]
         if options.control_mode == "explicit":
             command += [f"--load-model={name}" for name in self._loaded_at_start]

@@ -8,13 +8,13 @@ promised is the difference between the two, so that what both lack cancels out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from signals.batch_time import BatchTime
 from signals.batcher import Arrivals, BatcherConfig, Outcome, handover_us, simulate
-from telemetry.facts import ModelConfig
+from telemetry.facts import InstanceGroup, ModelConfig
 from telemetry.units import Unit, human
 
 BUSY_RATIO = 0.3
@@ -347,8 +347,8 @@ def _range(middle: Outcome, sides: list[Outcome], name: str) -> Range:
     return Range(min(values), values[0], max(values))
 
 
-def config_lines(config: BatcherConfig, now: BatcherConfig, kind: str = "") -> str:
-    """The lines of config.pbtxt that differ from the configuration in force; `kind` as in instance groups."""
+def config_lines(config: BatcherConfig, now: BatcherConfig, groups: Sequence[InstanceGroup] = ()) -> str:
+    """The lines of config.pbtxt that differ from the configuration in force; `groups` are those of now."""
     lines = []
     if config.dynamic and (not now.dynamic or (config.delay_us, config.sizes) != (now.delay_us, now.sizes)):
         lines += [
@@ -358,9 +358,24 @@ def config_lines(config: BatcherConfig, now: BatcherConfig, kind: str = "") -> s
             "}",
         ]
     if config.instances != now.instances:
-        where = f" kind: {kind}" if kind else ""
-        lines.append(f"instance_group [ {{ count: {config.instances}{where} }} ]")
+        lines.append(_group_line(config.instances, now.instances, groups))
     return "\n".join(lines)
+
+
+def _group_line(instances: int, now: int, groups: Sequence[InstanceGroup]) -> str:
+    """`count` is per listed GPU and per group: where there are several, which one to raise is a choice."""
+    if len(groups) > 1:
+        return f"# instances {now} → {instances}: over {len(groups)} instance groups, raise the count of one"
+    kind = f" kind: {groups[0].kind}" if groups else ""
+    gpus = groups[0].gpus if groups else ()
+    if len(gpus) < 2:
+        return f"instance_group [ {{ count: {instances}{kind} }} ]"
+    count = math.ceil(instances / len(gpus))
+    listed = ", ".join(map(str, gpus))
+    return (
+        f"# count is per GPU: {count * len(gpus)} instances in all\n"
+        f"instance_group [ {{ count: {count}{kind} gpus: [ {listed} ] }} ]"
+    )
 
 
 def _time(us: float) -> str:

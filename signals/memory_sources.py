@@ -188,7 +188,8 @@ def _process(inputs: ServerMemoryInputs, facts: ModelFacts) -> Iterator[tuple[st
         yield CPU, figure
     for uuid in dict.fromkeys(uuid for stub in stubs for uuid in stub.gpu_bytes):
         sizes = [stub.gpu_bytes[uuid] for stub in stubs if uuid in stub.gpu_bytes]
-        words = f"{_processes(len(sizes))}, each with its CUDA context" + _reserves(facts)
+        each = "each " if len(sizes) > 1 else ""
+        words = f"{_processes(len(sizes))}, {each}with its CUDA context" + _reserves(facts)
         detail = "NVML's figure of the processes that run this model."
         yield uuid, Figure(MemorySource.PROCESS, sum(sizes), Confidence.HIGH, at, words, detail)
 

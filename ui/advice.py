@@ -130,8 +130,7 @@ def _proposals(advice: Advice, view: View, facts: ModelFacts) -> list[Html]:
 
 
 def _proposal(one: Proposal, advice: Advice, view: View, facts: ModelFacts) -> Html:
-    kinds = [group.kind for group in facts.config.instance_groups] if facts.config is not None else []
-    lines = config_lines(one.config, advice.now, kinds[0] if kinds else "")
+    lines = config_lines(one.config, advice.now, facts.config.instance_groups if facts.config else ())
     gains = [_gain("queue", advice.observed.queue_us_mean, one.queue_us, Unit.US)]
     if advice.aim is Aim.THROUGHPUT:
         rate = advice.observed.requests_per_second

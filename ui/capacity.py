@@ -21,11 +21,12 @@ from signals.capacity import (
 from signals.memory import DeviceMemory, ModelHolding
 from signals.memory_sources import RESERVING_BACKENDS
 from telemetry.facts import ModelState
+from telemetry.identity import GpuKey
 from telemetry.memory import CPU
-from telemetry.units import Unit, human, seconds_from_us, significant
+from telemetry.units import Unit, human, human_duration, seconds_from_us, significant
 from ui.format import counted
 from ui.html import Html, div, span, tag
-from ui.memory_bar import bar, known, rows
+from ui.memory_bar import NO_PROCESS, bar, known, rows
 from ui.model_panels import section
 from ui.view import View
 
@@ -39,17 +40,24 @@ _SHARING = ("enable_weight_sharing", "share_session_between_instances")
 def device_name(device: DeviceMemory, *, several: bool) -> str:
     """`GPU GPU-1a2b… on gpu-1`, `machine`: as a person picks it."""
     name = "machine memory" if device.device == CPU else f"GPU {device.device.removeprefix('GPU-')}"
+    if GpuKey(device.server, device.device).simulated:
+        name += " (simulated)"
     return f"{name} on {device.server}" if several else name
 
 
-def sentence(device: DeviceMemory | None, *, several: bool) -> tuple[str, str]:
-    """The page's first line and its level: what is free where."""
+def sentence(
+    device: DeviceMemory | None, *, several: bool, stale_seconds: float | None = None
+) -> tuple[str, str]:
+    """The page's first line and its level: what is free where; of a silent server with its age."""
     if device is None:
         return "Nothing is known about any memory yet.", "unknown"
     name = device_name(device, several=several)
     if device.free_bytes is None:
         return f"What is free of {name} is not reported.", "unknown"
     free, total = human(device.free_bytes, Unit.BYTES), human(device.total_bytes, Unit.BYTES)
+    if stale_seconds is not None:
+        age = human_duration(stale_seconds)
+        return f"{age} old: {free} of {total} were free ({name}); its server is silent.", "unknown"
     return f"{free} of {total} are free: {name}.", "fine"
 
 
@@ -60,7 +68,9 @@ def best_device(found: Sequence[DeviceMemory]) -> int:
 
 def held(device: DeviceMemory, view: View) -> Html:
     """The device as it is: who holds it, and how far that is known."""
-    words = "the system, other programs" if device.device == CPU else "contexts, caches, other programs"
+    words = "contexts, caches, other programs" if not device.others else NO_PROCESS
+    if device.device == CPU:
+        words = "the system, other programs"
     return section(
         "Held now",
         known(device),

@@ -27,7 +27,7 @@ from ui.view import View
 Row = dict[str, object]
 MODEL, PARAMETERS, PRECISION = "model", "parameters, million", "precision"
 SIZE, COUNT, PEAK, SOURCE = "MiB an instance", "instances", "batch peak %", "source"
-EMPTY_ROW: Row = dict.fromkeys((MODEL, PARAMETERS, PRECISION, SIZE, COUNT, PEAK, SOURCE))
+EMPTY_ROW: Row = dict.fromkeys((MODEL, SIZE, COUNT, PEAK, PARAMETERS, PRECISION, SOURCE))
 _BASE = "budget_base"
 _HOW = (
     "A row counts with its MiB an instance, else with parameters × bytes of the precision. Batch peak: what "

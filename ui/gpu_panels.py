@@ -16,7 +16,7 @@ from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.empty import empty_state, nobody_answers, reasons, silent
 from ui.format import clock, day
 from ui.html import Html, div, link, span, tag
-from ui.memory_bar import bar, known, rows
+from ui.memory_bar import NO_PROCESS, bar, known, rows
 from ui.model_panels import section
 from ui.view import View
 
@@ -164,6 +164,8 @@ def _rest_words(card: GpuCard) -> str:
     ratio = card.number_of("memory_used_ratio")
     if card.placed is False and ratio is not None and ratio < _OVERHEAD_RATIO:
         return f"no model placed here; process overhead ({human(ratio, Unit.RATIO)} of the GPU)"
+    if card.memory.others:
+        return NO_PROCESS
     if card.several:
         return "models, contexts and other processes"
     if not card.memory.models:

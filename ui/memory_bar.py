@@ -19,6 +19,10 @@ SOURCES = {
 }
 
 
+NO_PROCESS = "held by no process that NVML names"
+"""What is left where NVML names the processes on a card."""
+
+
 def source_badge(figure: Figure) -> Html:
     """The source of a figure, with what it means."""
     lines = (SOURCES[figure.source], figure.detail, f"Confidence: {figure.confidence.value}.")

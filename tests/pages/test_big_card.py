@@ -93,7 +93,8 @@ def test_the_bar_says_first_how_much_is_known_and_how_to_know_more(open_page) ->
         "torch v1 about 5 GiB estimate weight files of 5 GiB; activations come on top, low confidence",
         "tritonserver 15 GiB its context, its pools, and models nobody reports; about 5 GiB of it by",
         "python3 train.py 12 GiB another program on this card (process 9)",
-        "unattributed ≤ 5 GiB",
+        "llm v1 70 GiB process 1 process, with its CUDA context; a reservation",
+        "unattributed ≤ 5 GiB held by no process that NVML names",
         "driver 1 GiB kept by the driver, in no figure of use",
         "free 20 GiB",
     ):

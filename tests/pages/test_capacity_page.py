@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 from fake_runtime import CASES, runtime_of, small_repository, text
@@ -83,6 +84,13 @@ def test_instances_for_a_rate_with_what_is_assumed(open_page) -> None:
     assert words.startswith("1 instance 100 /s at a queue of 5 ms (there are 2 now)")
     assert "At least 1 instance: even with full batches fewer cannot serve this rate." in words
     assert "Assumed: random arrivals" in words and "delay 2 ms, preferred sizes 4, 8" in words
+
+
+def test_of_a_silent_server_the_age_is_said_first(open_page) -> None:
+    page = text(CASES / "e07_idle_gpu_context.prom")
+    words = open_page(runtime_of([page] * 2, down=True), "capacity").words("header")
+    assert re.match(r"3\d s old: 7 GiB of 16 GiB were free", words), words
+    assert "its server is silent" in words
 
 
 def test_without_memory_figures_nothing_is_said_to_fit(open_page) -> None:

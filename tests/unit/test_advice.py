@@ -108,13 +108,28 @@ def test_without_traffic_there_is_no_advice() -> None:
 
 
 def test_the_lines_name_only_what_changes() -> None:
-    assert config_lines(replace(BATCHING, instances=3), BATCHING, "KIND_GPU") == (
+    one = (InstanceGroup("g", "KIND_GPU", 1, (0,)),)
+    assert config_lines(replace(BATCHING, instances=3), BATCHING, one) == (
         "instance_group [ { count: 3 kind: KIND_GPU } ]"
     )
     assert config_lines(replace(BATCHING, delay_us=500.0), BATCHING) == (
         "dynamic_batching {\n  preferred_batch_size: [ 8, 16 ]\n  max_queue_delay_microseconds: 500\n}"
     )
     assert config_lines(BATCHING, BATCHING) == ""
+
+
+def test_instances_are_written_as_triton_counts_them() -> None:
+    """count is per listed GPU, and adds up over groups."""
+    two = replace(BATCHING, instances=2)
+    both = (InstanceGroup("g", "KIND_GPU", 1, (0, 1)),)
+    assert config_lines(replace(two, instances=4), two, both) == (
+        "# count is per GPU: 4 instances in all\n"
+        "instance_group [ { count: 2 kind: KIND_GPU gpus: [ 0, 1 ] } ]"
+    )
+    groups = (InstanceGroup("g", "KIND_GPU", 1, (0,)), InstanceGroup("h", "KIND_CPU", 1))
+    assert config_lines(replace(two, instances=3), two, groups) == (
+        "# instances 2 → 3: over 2 instance groups, raise the count of one"
+    )
 
 
 def test_a_check_says_how_far_off_it_was() -> None:
