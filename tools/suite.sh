@@ -26,7 +26,7 @@ trap leave INT TERM HUP
 part() { ALONE='' bash tools/tests.sh -q -n 2 "$@" 9>&- || status=$?; }
 part tests/rules tests/architecture tests/unit tests/pages
 part -n 3 --dist loadfile --no-loadscope-reorder --durations=10 -m "not waits" tests/integration
-part --dist loadfile --durations=5 tests/e2e
+part --dist loadfile --no-loadscope-reorder --durations=5 tests/e2e
 
 exec 9>&-
 echo "tests: the lane that waits"

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.stack import Stack, start_stack
+from tests.order import longest_first
 from tools.browser import ARGUMENTS, browser_path
+
+LONGEST = (
+    "test_many_viewers.py",
+    "test_killed_app.py",
+    "test_pages.py",
+    "test_accidents.py",
+    "test_control_on_the_page.py",
+    "test_sign_in.py",
+    "test_load_runs.py",
+    "test_harmless.py",
+    "test_questions.py",
+)
+"""The files that last longest."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begins with what lasts longest."""
+    longest_first(items, Path(__file__).parent, LONGEST)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from sandbox import Sandbox, SandboxOptions
+from tests.order import longest_first
 
 T = TypeVar("T")
 
@@ -51,15 +52,12 @@ COMPUTING = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that wait, and begins with what lasts longest: nothing long is left over at the end."""
+    """Marks the tests that wait, and begins with what lasts longest."""
     here = Path(__file__).parent
-    places = {here / name: place for place, name in enumerate((*WAITING, *COMPUTING))}
-    if missing := [path.name for path in places if not path.exists()]:
-        raise pytest.UsageError(f"{Path(__file__).name} names files that are not there: {', '.join(missing)}")
+    longest_first(items, here, (*WAITING, *COMPUTING))
     for item in items:
-        if places.get(item.path, len(WAITING)) < len(WAITING):
+        if item.path.parent == here and item.path.name in WAITING:
             item.add_marker("waits")
-    items.sort(key=lambda item: places.get(item.path, len(places)) if item.path.parent == here else -1)
 
 
 class Until(Protocol):
