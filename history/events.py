@@ -18,7 +18,7 @@ from history.changes import (
 from telemetry.facts import IndexEntry, ModelState, ModelStatistics, ServerMetadata
 from telemetry.identity import ModelKey
 from telemetry.reasons import reason_line
-from telemetry.scrape import Samples, Scrape, Source
+from telemetry.scrape import ANSWERED, Samples, Scrape, Source
 
 RETENTION_SECONDS = 2 * 3600.0
 MAX_EVENTS = 5000
@@ -200,7 +200,10 @@ def _answering(state: _Server, scrape: Scrape) -> Iterator[Event]:
     """DOWN when everything that is asked at every interval fails, UP when anything answers again.
 
     A server that has not answered yet changed nothing: it is not down, and its first answer is no return.
+    Its processes and GPUs are told by others.
     """
+    if scrape.source not in ANSWERED:
+        return
     seen = state.answered_at > float("-inf")
     state.attempts[scrape.source] = scrape.ok
     _note_attempt(state, scrape)

@@ -40,7 +40,7 @@ def page() -> None:
     config = facts.config if facts is not None else None
     sentence, level = answer_of(view, key)
     header(view, sentence, level, extra=facts_line(view, key))
-    found = view.findings_of(key)
+    found = view.findings_about(key)
     with slot():
         if found:
             panel(finding_cards(found, view.now, view.filters, said=True), key="findings")

@@ -33,6 +33,8 @@ _RULES = {
     "ModelStuckLoading": "server",
     "ModelGone": "server",
     "EnsembleWithoutStep": "server",
+    "ServerDown": "server",
+    "HttpNotAnswering": "server",
 }
 """Findings that say whose it is by themselves."""
 

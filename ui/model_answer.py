@@ -20,7 +20,7 @@ _LEVELS = {Severity.PAGE: "hurt", Severity.TICKET: "look", Severity.INFO: "fine"
 
 def answer_of(view: View, key: ModelKey) -> tuple[str, str]:
     """(sentence, level of the verdict) about one model."""
-    found = view.findings_of(key)
+    found = view.findings_about(key)
     if found:
         return found[0].sentence, _LEVELS[found[0].severity]
     facts = view.facts(key)

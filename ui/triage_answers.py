@@ -47,7 +47,7 @@ def answers(view: View, key: ModelKey) -> Html:
 
 
 def _what(view: View, key: ModelKey) -> _Answer:
-    found = view.findings_of(key)
+    found = view.findings_about(key)
     sentence, _ = answer_of(view, key)
     if not found:
         return _Answer("What is wrong with it, since when?", f"Nothing by the rules: {sentence}")
@@ -58,7 +58,7 @@ def _what(view: View, key: ModelKey) -> _Answer:
 def _whose(view: View, key: ModelKey) -> _Answer:
     facts = view.facts(key)
     config = facts.config if facts is not None else None
-    told = origin(key.name, view.figures(key), config, view.findings_of(key))
+    told = origin(key.name, view.figures(key), config, view.findings_about(key))
     return _Answer("Is it the server or the clients?", told.sentence)
 
 
@@ -104,6 +104,9 @@ def _unload_words(view: View, key: ModelKey) -> Iterator[Child]:
     versions = [one for one in view.inventory.models if (one.key.server, one.key.name) == key_of(key)]
     if versions and all(one.state not in (ModelState.READY, None) for one in versions):
         yield f"It is not loaded on {key.server}: there is nothing to unload."
+        return
+    if (age := view.stale_seconds(key.server)) is not None:
+        yield f"That cannot be told: {key.server} is silent, its figures are {human_duration(age)} old."
         return
     rows = [row for row in view.report.models if (row.key.server, row.key.name) == key_of(key)]
     rates = [rate for row in rows if (rate := row.signals.number("requests_per_second")) is not None]

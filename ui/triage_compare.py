@@ -135,7 +135,7 @@ def _before(view: View, key: ModelKey) -> tuple[float, float, str]:
     if chosen in BEFORE:
         return now - BEFORE[str(chosen)], length, ""
     fixed = view.filters.start is not None
-    since = (one.since for one in view.findings_of(key) if one.since is not None)
+    since = (one.since for one in view.findings_about(key) if one.since is not None)
     began = [at for at in since if not fixed or view.range[0] <= at <= now]
     if began:
         # A finding is seen when its window shows it: what it is about began up to a window before.

@@ -33,6 +33,9 @@ COURSE_POINTS = 60
 
 NOTHING_TO_SEE = "You may view no server here: sign in, or ask whoever runs this app for the right."
 
+NOT_SERVING = frozenset({"ServerDown", "HttpNotAnswering"})
+"""Rules about a server that serves nobody: they concern each of its models."""
+
 PATIENCE_SECONDS = 1.5
 """How long one drawing waits for Prometheus; what has not come by then is drawn at the next refresh."""
 PAUSED_SECONDS = 8.0
@@ -184,6 +187,11 @@ class View:
         direct = [one for one in self.judgement.findings if one.model == key]
         follows = [two for one in self.judgement.findings for two in one.follows if two.model == key]
         return (*direct, *follows)
+
+    def findings_about(self, key: ModelKey) -> tuple[Finding, ...]:
+        """The same; that its server does not serve at all comes first."""
+        whole = (one for one in self.judgement.findings if one.model is None and one.server == key.server)
+        return (*(one for one in whole if one.rule in NOT_SERVING), *self.findings_of(key))
 
     def figures(self, key: ModelKey) -> ModelSignals | None:
         """A model's figures, None if it has none."""

@@ -378,6 +378,20 @@ def test_a_time_that_was_not_recorded_has_no_numbers(open_page, minutes: str) ->
     assert told == (minutes == "an hour ago")
 
 
+def test_what_is_asked_about_a_model_of_a_silent_server_is_answered_by_the_silence(open_page) -> None:
+    page = open_page(small_repository(down=True), "triage", model="fast_add")
+    words = page.words("about")
+    down = "127.0.0.1:1 does not answer (connection refused)"
+    assert re.search(rf"since when\? {re.escape(down)}; .* It is so since \d\d:\d\d", words)
+    assert f"Is it the server or the clients? It is the server: {down}" in words
+    assert re.search(
+        r"unload it\? That cannot be told: 127.0.0.1:1 is silent, its figures are \d\d s old\.", words
+    )
+    model = open_page(small_repository(down=True), "model", model="fast_add")
+    assert model.words("header").startswith(down)
+    assert "DOWN Clients of this server get connection errors" in model.words("findings")
+
+
 def test_markdown_of_runbooks_is_escaped() -> None:
     assert markdown("One `a<b` and **two**\nlines.\n\n1. first\n   more\n2. [x](javascript:y)") == (
         "<p>One <code>a&lt;b</code> and <b>two</b> lines.</p><ol><li>first more</li><li>x</li></ol>"

@@ -203,6 +203,13 @@ def test_an_outage_and_a_restart_in_it() -> None:
     assert events[1].text == "a answers again after 18 s"
 
 
+@pytest.mark.parametrize("source", [Source.PROCESSES, Source.DEVICES, Source.PROBES])
+def test_what_the_server_itself_does_not_answer_is_no_return(source: Source) -> None:
+    """Processes are listed, and a GPU is told, whether the server lives or not."""
+    readings = page(T0, {"one": 100}), failed(T0 + 2), Scrape("a", source, T0 + 3, 0.01), failed(T0 + 4)
+    assert happened(*readings) == [(2, "down", "")]
+
+
 def test_an_outage_without_a_restart() -> None:
     hung = Scrape("a", Source.METRICS, T0 + 2, 3.0, error=NoAnswer("no answer within 3 s"))
     assert happened(page(T0, {"one": 100}), hung, page(T0 + 9, {"one": 101})) == [
