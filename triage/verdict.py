@@ -6,6 +6,7 @@ said; a number that is not reported is left out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,8 @@ from triage.template import counted
 
 NAMED_FINDINGS = 2
 """How many findings the sentence names; the others are counted."""
+NAMED_WAITING = 3
+"""How many models with waiting requests are named where there is one reading only."""
 FRESH_INTERVALS = 1.5
 """Figures older than this many intervals are no longer called current."""
 
@@ -64,7 +67,7 @@ def verdict(judgement: Judgement, context: Context, clock: Clock = local_clock) 
         return _wrong(serious, context, clock)
     if any(one.why == ONE_READING for one in judgement.unjudged):
         return _unseen(context.coverage, context) or Verdict(
-            VerdictLevel.UNKNOWN, f"Nothing can be said yet: {ONE_READING}."
+            VerdictLevel.UNKNOWN, f"Nothing can be said yet: {ONE_READING}{_waiting_now(context)}."
         )
     remarks = [one for one in judgement.findings if one.severity is Severity.INFO]
     return (
@@ -182,6 +185,20 @@ def _failed_part(context: Context) -> str:
         reasons = row.signals.mapping("failures_by_reason") or {}
         failed += (row.signals.number("failures_total") or 0.0) - reasons.get("CANCELED", 0.0)
     return f"{counted(human(failed, Unit.NONE), 'request')} failed" if failed >= 1 else ""
+
+
+def _waiting_now(context: Context) -> str:
+    """The gauge is all that one reading tells of now: who has requests waiting, most first."""
+    waiting = {
+        row.key: count
+        for row in context.report.models
+        if (count := row.signals.number("pending") or 0.0) > 0 and math.isfinite(count)
+    }
+    most = sorted(waiting, key=lambda key: (-waiting[key], key))
+    named = [f"{context.label(key)} ({human(waiting[key], Unit.NONE)})" for key in most[:NAMED_WAITING]]
+    if rest := len(most) - len(named):
+        named.append(f"{rest} more")
+    return f"; requests wait at it for {', '.join(named)}" if named else ""
 
 
 def _waiting_part(context: Context) -> str:

@@ -196,7 +196,30 @@ def test_a_rate_is_over_the_pages_that_could_be_read(unreadable: int) -> None:
 
 def test_one_page_that_could_be_read_says_nothing_about_now() -> None:
     one = judged([HTML, lines("ocr", **work(50), pending=3)])
-    assert one.verdict.sentence == f"Nothing can be said yet: {ONE_READING}."
+    assert one.verdict.sentence == f"Nothing can be said yet: {ONE_READING}; requests wait at it for ocr (3)."
+
+
+@pytest.mark.parametrize(
+    ("waiting", "told"),
+    [
+        ({2999: 1}, "; requests wait at it for tenant02999_model (1)"),
+        (
+            {5: 7, 9: 1, 30: 2, 31: 2, 2000: 1},
+            "; requests wait at it for tenant00005_model (7), tenant00030_model (2), tenant00031_model (2), "
+            "2 more",
+        ),
+        ({}, ""),
+    ],
+)
+def test_one_reading_of_thousands_of_models_tells_who_waits(waiting: dict[int, int], told: str) -> None:
+    page = [
+        line
+        for number in range(3000)
+        for line in lines(
+            f"tenant{number:05d}_model", success=number + 1, exec=1, pending=waiting.get(number, 0)
+        )
+    ]
+    assert judged([page]).verdict.sentence == f"Nothing can be said yet: {ONE_READING}{told}."
 
 
 def test_a_model_that_keeps_sequences_apart_gets_no_second_batcher() -> None:

@@ -73,6 +73,7 @@ GPU_IDLE = 'nv_gpu_utilization{gpu_uuid="GPU-a"} 0.12'
 GPU_BUSY = 'nv_gpu_utilization{gpu_uuid="GPU-a"} 0.97'
 ON_GPU = {"instance_group": [{"name": "qa_0", "kind": "KIND_GPU", "count": 1, "gpus": [0]}]}
 ON_CPU = {"instance_group": [{"name": "qa_0", "kind": "KIND_CPU", "count": 1}]}
+GPU_FIGURES = {"utilization": 0.1, "memory_total_bytes": 17e9, "memory_used_bytes": 9e9}
 BATCHING = {"max_batch_size": 4, "dynamic_batching": {"max_queue_delay_microseconds": 100}}
 
 
@@ -262,3 +263,32 @@ def test_how_busy_instances_are_is_not_told_from_before_it_began() -> None:
 def test_nothing_is_more_than_always_busy() -> None:
     one = judged(_queue(8, infer_us=4e6, queue_us=9e6), [config("qa", **ON_CPU)])
     assert "1 instance busy 100 % of the time" in first(one).sentence
+
+
+def test_one_cause_is_one_finding() -> None:
+    """Ten minutes of a busy instance on an idle GPU, and of requests that are not put together."""
+    group = [{"name": "qa_0", "kind": "KIND_GPU", "count": 1, "gpus": [0]}]
+    gpu = [f'nv_gpu_{name}{{gpu_uuid="GPU-a"}} {value}' for name, value in GPU_FIGURES.items()]
+    pages = [
+        [
+            line.replace("{model", '{gpu_uuid="GPU-a",model') if "pending" not in line else line
+            for line in lines("qa", **work(15_000 * tick, queue_us=1_900_000, infer_us=40_000), pending=40)
+        ]
+        + gpu
+        for tick in range(3)
+    ]
+    fields: dict[str, Any] = {"instance_group": group, **BATCHING}
+    one = judged(pages, [config("qa", **fields)], every=600.0)
+    assert found(one) == ["QueueDominates ticket qa"]
+    assert {follower.rule for follower in first(one).follows} == {
+        "GpuIdleWhileQueueing",
+        "BatchingNotForming",
+    }
+
+
+def test_a_gpu_whose_fields_stand_at_zero_is_not_called_idle() -> None:
+    """DCGM failed (trap 15): the memory of the GPU cannot be 0 either."""
+    zeros = ('nv_gpu_utilization{gpu_uuid="GPU-a"} 0', 'nv_gpu_memory_total_bytes{gpu_uuid="GPU-a"} 0')
+    one = judged(_queue(1000, *zeros, batch=4), [config("qa", **BATCHING, **ON_GPU)])
+    assert found(one) == ["QueueDominates ticket qa"]
+    assert "GPU" not in first(one).sentence
