@@ -31,6 +31,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.exceptions import WebSocketException
 
 from sandbox.ports import free_ports
+from sandbox.processes import end_group, start_bound
 from sandbox.run_folder import living_run_folders
 from sandbox.traffic_profiles import DEFAULT_PROFILE, PROFILES
 from tests.viewers import Viewer, watch
@@ -95,9 +96,8 @@ def growth_per_hour(readings: Sequence[tuple[float, float]]) -> float:
 
 
 def second_half(readings: Sequence[Reading]) -> list[Reading]:
-    """Those after the middle of the time: the history is full and every page has been drawn before."""
-    middle = (readings[0].at_seconds + readings[-1].at_seconds) / 2
-    return [one for one in readings if one.at_seconds >= middle]
+    """Those from the middle one on: the history is full and every page has been drawn before."""
+    return list(readings[len(readings) // 2 :])
 
 
 def summary(readings: Sequence[Reading]) -> dict[str, float | int]:
@@ -137,17 +137,16 @@ def product(folder: Path, traffic: str) -> Iterator[Product]:
         "TRITONSCOPE_RETENTION_SECONDS": str(RETENTION_SECONDS),
     }
     with log.open("wb") as output:
-        launcher = subprocess.Popen(
+        launcher = start_bound(
             [sys.executable, "-m", "sandbox", "run", "--traffic", traffic],
-            cwd=ROOT, env=environment, stdout=output, stderr=output,
+            environment=environment, output=output, folder=ROOT,
         )  # fmt: skip
     url = f"http://127.0.0.1:{app_port}"
     try:
         _await_traffic(launcher, url, log)
         yield Product(launcher, _app_of(launcher.pid), url, log)
     finally:
-        launcher.terminate()
-        launcher.wait(END_SECONDS)
+        end_group(launcher, END_SECONDS)
 
 
 def _await_traffic(launcher: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -46,6 +46,12 @@ def test_the_start_does_not_count() -> None:
     }
 
 
+def test_the_shortest_run_has_a_growth() -> None:
+    """Its readings are never exactly a minute apart."""
+    readings = [reading(0.0, 200.0), reading(0.99, 210.0), reading(2.01, 211.02)]
+    assert summary(readings)["resident_mib_per_hour"] == pytest.approx(60.0)
+
+
 def test_a_figure_that_is_not_reported_is_said_so_in_its_row() -> None:
     assert reading(3.0, 250.0).row().split() == ["3.0", "250.0", "500.00", "20", "40", "not", "reported"]
 
