@@ -56,10 +56,11 @@ _ERRORS = _errors(Increase)
 _IN_SUMMARIES = Increase(f"{SUMMARY}_count")
 _INFER = Rate("nv_inference_compute_infer_duration_us")
 _INPUT, _OUTPUT = (Rate(f"nv_inference_compute_{part}_duration_us") for part in ("input", "output"))
+_PER_EXECUTION = Ratio(own_work(executed_requests()), own_work(executions()))
 # Each request of a batch is charged with the whole execution.
 _EXECUTING = Ratio(
     Scale(own_work(OrElse(Sum(Sum(_INPUT, _INFER), _OUTPUT), _INFER)), 1e-6),
-    Ratio(own_work(executed_requests()), own_work(executions())),
+    _PER_EXECUTION,
 )
 
 MEASURES: tuple[Definition, ...] = (
@@ -92,8 +93,8 @@ MEASURES: tuple[Definition, ...] = (
         Level.MODEL,
         Unit.NONE,
         "Requests that one execution serves",
-        "successes / executions",
-        Ratio(own_work(successes()), own_work(executions())),
+        "(successes - cache hits) / executions",
+        _PER_EXECUTION,
     ),
     Definition(
         "executions_under_way",

@@ -292,3 +292,32 @@ def test_a_gpu_whose_fields_stand_at_zero_is_not_called_idle() -> None:
     one = judged(_queue(1000, *zeros, batch=4), [config("qa", **BATCHING, **ON_GPU)])
     assert found(one) == ["QueueDominates ticket qa"]
     assert "GPU" not in first(one).sentence
+
+
+def test_a_hung_execution_whose_queue_gives_up_is_named() -> None:
+    pages = [
+        [*lines("qa", **work(90), pending=4), *failed("qa", REJECTED=refused)] for refused in (0, 30, 60)
+    ]
+    policy = {"default_queue_policy": {"default_timeout_microseconds": 300_000}}
+    one = judged(pages, [config("qa", max_batch_size=4, dynamic_batching=policy, **ON_CPU)])
+    assert found(one) == ["RequestsFailing page qa"]
+    assert first(one).sentence == (
+        "qa fails all of its requests: they time out in the queue (REJECTED) and none is finished, so an "
+        "execution hangs or takes very long; 4 requests wait."
+    )
+
+
+def test_what_the_cache_answers_shares_no_execution() -> None:
+    """Two of three requests are answered from the cache: the others are executed one by one."""
+    pages = [
+        [
+            *lines("qa", **work(100 * tick, queue_us=6_000) | {"success": 300 * tick}, pending=3),
+            f'nv_cache_num_hits_per_model{{model="qa",version="1"}} {200 * tick}',
+            f'nv_cache_num_misses_per_model{{model="qa",version="1"}} {100 * tick}',
+        ]
+        for tick in range(2)
+    ]
+    batching = {"max_batch_size": 8, "dynamic_batching": {"max_queue_delay_microseconds": 5_000}}
+    one = judged(pages, [config("qa", **batching)], every=300.0)
+    assert found(one) == ["BatchingNotForming ticket qa"]
+    assert evidence(first(one))["requests per execution"] == 1.0
