@@ -11,7 +11,7 @@ from signals.capacity import CONTEXT_HIGH_BYTES, HEADROOM_RATIO
 from signals.memory import DeviceMemory, Figure, ModelHolding, Part, holdings, in_order
 from signals.memory_notes import gpu_notes, process_notes
 from telemetry.facts import MemoryUse, ModelState
-from telemetry.identity import ModelKey
+from telemetry.identity import GpuKey, ModelKey
 from telemetry.memory import CPU, Confidence, GpuCard, MemorySource, ServerProcesses, StubProcess
 from telemetry.units import Unit, human
 
@@ -64,6 +64,8 @@ def devices_of(inputs: ServerMemoryInputs) -> tuple[DeviceMemory, ...]:
         models, card = held(uuid), cards.get(uuid)
         others = tuple(_tenants(card, models, inputs)) if card is not None else ()
         notes = tuple(gpu_notes(inputs, len(gpus), card, models))
+        if GpuKey(inputs.server, uuid).simulated:
+            notes = ("This GPU is made up: its memory follows the sandbox's models, and nothing is on it.",)
         reserved = 0.0 if card is None else card.reserved_bytes or 0.0
         devices.append(DeviceMemory(inputs.server, uuid, total, used, models, others, notes, reserved))
     # Known by their number alone: no figure of such a card says what is in use or free.

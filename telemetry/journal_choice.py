@@ -16,7 +16,8 @@ KEEP = 5
 
 JOURNAL_KEYS: dict[str, str] = {
     "path": "file of the journal; default: beside the sandbox's state, else "
-    f"`$XDG_STATE_HOME/tritonscope/{FILE_NAME}` (`~/.local/state` without that variable)",
+    f"`$XDG_STATE_HOME/tritonscope/{FILE_NAME}` (`~/.local/state` without that variable); beside it "
+    "stands what else outlives the process: memory around loads, advice and its predictions, load runs",
     "max_bytes": f"size at which a new part is begun, bytes; default: {MAX_BYTES}",
     "keep": f"how many older parts are kept; default: {KEEP}",
     "stdout": "true: the same lines also on standard output; default: true",

@@ -155,6 +155,15 @@ def test_ids_of_another_namespace_are_said_beside_the_card_too() -> None:
     )
 
 
+def test_nothing_is_said_to_be_missing_on_a_gpu_that_is_made_up() -> None:
+    gpus = {"GPU-SIMULATED-0": (GIB, 16.0 * GIB)}
+    models = [facts("torch", backend="pytorch")]
+    (found,) = [one for one in devices_of(inputs(models=models, gpus=gpus)) if one.device != CPU]
+    assert found.notes == (
+        "This GPU is made up: its memory follows the sandbox's models, and nothing is on it.",
+    )
+
+
 def test_what_the_driver_keeps_is_not_free() -> None:
     card = GpuCard(GPU, 0, "H", 16 * GIB, 10 * GIB, (), GIB)
     found = gpu(devices_of(inputs(processes=ServerProcesses(1, cards=(card,)))))
