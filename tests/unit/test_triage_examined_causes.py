@@ -34,13 +34,18 @@ def test_little_traffic_and_a_short_delay_are_no_remark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("delay_us", "queue_us", "infer_us", "severity"),
-    [(100_000, 80_000, 3_000, "ticket"), (10_000, 9_000, 300, "info"), (10_000, 9_000, 4_000, "")],
+    ("n", "delay_us", "queue_us", "infer_us", "severity"),
+    [
+        (300, 100_000, 80_000, 3_000, "ticket"),
+        (12, 500_000, 400_000, 3_000, "ticket"),
+        (300, 10_000, 9_000, 300, "info"),
+        (300, 10_000, 9_000, 4_000, ""),
+    ],
 )
 def test_a_delay_is_too_long_beside_its_executions(
-    delay_us: float, queue_us: float, infer_us: float, severity: str
+    n: float, delay_us: float, queue_us: float, infer_us: float, severity: str
 ) -> None:
-    pages = [lines("qa", **work(n, batch=2, queue_us=queue_us, infer_us=infer_us)) for n in (0, 300)]
+    pages = [lines("qa", **work(count, batch=2, queue_us=queue_us, infer_us=infer_us)) for count in (0, n)]
     batching = {"max_queue_delay_microseconds": delay_us}
     one = judged(pages, [config("qa", max_batch_size=32, dynamic_batching=batching)])
     assert found(one) == ([f"BatchingDelayTooLong {severity} qa"] if severity else [])
