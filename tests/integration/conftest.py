@@ -42,9 +42,12 @@ longest first, but for the fourth: it is handed to the worker of the first and w
 COMPUTING = (
     "test_load_runs.py",
     "test_sandbox_life.py",
+    "test_control_override.py",
     "test_grafana_schema.py",
-    "test_request_ways.py",
+    "test_load_errors.py",
     "test_model_memory.py",
+    "test_golden_requests.py",
+    "test_request_ways.py",
     "test_grafana_queries.py",
 )
 """Those of the others that last longest, the longest first."""
