@@ -91,7 +91,7 @@ def _in_server(facts: ModelFacts) -> bool:
 def process_notes(inputs: ServerMemoryInputs) -> Iterator[str]:
     """Why the processes of a server are not seen; nothing if they are."""
     processes = inputs.processes
-    if processes is None or processes.pid is None:
+    if (processes is None or processes.pid is None) and not inputs.exported:
         why = processes.why if processes is not None and processes.why else "not looked at yet"
         yield (
             f"The server's processes are not seen from here ({why}): on its host, in its process namespace, "

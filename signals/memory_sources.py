@@ -31,7 +31,8 @@ class ServerMemoryInputs:
     """What is known of one server's memory. Bytes; times unix seconds.
 
     `gpus`: (used, total) by uuid as the server reports them; `host` the same of the machine. `backend`: by
-    model what the backend's own families say it holds on GPUs.
+    model what the backend's own families say it holds on GPUs. `exported`: by model and device what the
+    exporter beside the server says its processes hold, where they are not seen from here.
     """
 
     server: str
@@ -42,6 +43,8 @@ class ServerMemoryInputs:
     processes_at: float | None = None
     backend: Mapping[ModelKey, float] = field(default_factory=dict)
     backend_at: float | None = None
+    exported: Mapping[tuple[ModelKey, str], float] = field(default_factory=dict)
+    exported_at: float | None = None
     changes: Sequence[MemoryChange] = ()
 
 
@@ -169,6 +172,11 @@ def _stubs(inputs: ServerMemoryInputs, facts: ModelFacts) -> list[StubProcess]:
 
 def _process(inputs: ServerMemoryInputs, facts: ModelFacts) -> Iterator[tuple[str, Figure]]:
     processes, at = inputs.processes, inputs.processes_at
+    if processes is None or processes.pid is None:
+        for (key, device), size in inputs.exported.items():
+            if key == facts.key:
+                words = "its processes, as the exporter beside the server sees them" + _reserves(facts)
+                yield device, Figure(MemorySource.PROCESS, size, Confidence.HIGH, inputs.exported_at, words)
     if processes is None or (at is not None and facts.since is not None and at < facts.since):
         # Read while it was still being loaded: its memory was still growing.
         return

@@ -29,6 +29,11 @@ class WithFigures:
         """Numbers over time: of this process, and before it of Prometheus where there is one."""
         return self._figures.history
 
+    @property
+    def distant(self) -> History | None:
+        """Prometheus beside the process' own history, while it answers; nobody who asks it waits."""
+        return self._figures.distant()
+
     def now(self) -> float:
         """Unix time of the figures: the newest attempt at a metrics page; wall clock before the first."""
         return self._figures.now()

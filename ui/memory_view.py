@@ -8,7 +8,7 @@ import numpy as np
 
 import runtime
 from history.memory_changes import MODEL_FAMILY, MemoryChange, ReloadGrowth, reload_growth
-from history.protocol import Frame, GroupKey, Matchers
+from history.protocol import Frame, GroupKey, Matchers, Reduce
 from signals.memory import DeviceMemory, ModelHolding
 from signals.memory_sources import ServerMemoryInputs, devices_of
 from telemetry.identity import ModelKey
@@ -17,6 +17,8 @@ from telemetry.scrape import Source
 from ui.view import View
 
 GROWTH_SHOWN_SECONDS = 86400.0
+EXPORTED_SECONDS = 30.0
+"""What an exporter tells is asked for so often at most, for all viewers."""
 _TRT_LLM = "nv_trt_llm_runtime_memory_metrics"
 _KEPT = (MemorySource.REPORTED, MemorySource.PROCESS)
 """Sources whose figures are kept over time."""
@@ -55,6 +57,9 @@ def _inputs(view: View, server: str) -> ServerMemoryInputs:
     backend = runtime.current().history.gauge(
         _TRT_LLM, ("server", "model", "version"), view.now, where=(("server", server), ("memory_type", "gpu"))
     )
+    exported, exported_at = (
+        _exported(view, server) if processes is None or processes.pid is None else ({}, None)
+    )
     hosts = [row.signals for row in view.report.host if row.server == server]
     return ServerMemoryInputs(
         server,
@@ -74,8 +79,28 @@ def _inputs(view: View, server: str) -> ServerMemoryInputs:
         processes_at=at,
         backend={ModelKey(*key): value for key, value in backend.items()},
         backend_at=view.now,
+        exported=exported,
+        exported_at=exported_at,
         changes=changes(server),
     )
+
+
+def _exported(view: View, server: str) -> tuple[dict[tuple[ModelKey, str], float], float | None]:
+    """What the exporter beside a server told Prometheus of its processes, by model and device, and when."""
+    process = runtime.current()
+    distant = process.distant if process.replayed is None else None
+    if distant is None:
+        return {}, None
+    at = view.now // EXPORTED_SECONDS * EXPORTED_SECONDS
+    where: Matchers = (("server", server), ("source", MemorySource.PROCESS.value))
+    # Two exporters may tell of the same processes.
+    found = distant.gauge(
+        MODEL_FAMILY, ("model", "version", "kind", "device"), at, where=where, reduce=Reduce.MAX
+    )
+    return {
+        (ModelKey(server, model, version), CPU if kind == CPU else device): size
+        for (model, version, kind, device), size in found.items()
+    }, at
 
 
 def holdings_of(view: View, key: ModelKey) -> tuple[ModelHolding, ...]:

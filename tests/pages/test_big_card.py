@@ -182,3 +182,30 @@ def test_what_is_edited_stays_while_the_measured_values_move(open_page) -> None:
     assert page.app.get("dataframe")[0].proto.id == table
     next(one for one in page.app.button if one.label == "Fill in what is measured now").click().run()
     assert "Needs 91 GiB" not in type(page)(page.app).words("budget")
+
+
+class Exporter:
+    """Prometheus, which knows what an exporter beside the server told."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, float, object]] = []
+
+    def gauge(self, family: str, by: object, at: float, *, where: object = (), reduce: object = None):
+        self.asked.append((family, at % 30.0, where))
+        if family != "tritonscope_model_memory_bytes":
+            return {}
+        return {("rank", "1", "GPU", UUID): 6.0 * GIB, ("rank", "1", "CPU", "0"): 100.0 * 2**20}
+
+
+def test_of_a_server_elsewhere_its_exporter_tells(open_page, monkeypatch) -> None:
+    made = process()
+    server = made.servers[0].id
+    away = ServerProcesses(None, "it runs on another machine")
+    made.accept(Scrape(server, Source.PROCESSES, time.time(), 0.01, payload=away))
+    known = Exporter()
+    monkeypatch.setattr(type(made), "distant", property(lambda _self: known))
+    words = open_page(made, "gpu").words("bar_0")
+    assert "rank v1 6 GiB process its processes, as the exporter beside the server sees them" in words
+    assert "not seen from here" not in words
+    where = (("server", server), ("source", "process"))
+    assert ("tritonscope_model_memory_bytes", 0.0, where) in known.asked

@@ -164,6 +164,22 @@ def test_nothing_is_said_to_be_missing_on_a_gpu_that_is_made_up() -> None:
     )
 
 
+def test_where_processes_are_not_seen_the_exporter_beside_the_server_tells() -> None:
+    made = facts("m")
+    exported = {(made.key, GPU): 3.0 * GIB, (made.key, CPU): 70.0}
+    far = ServerProcesses(None, "it runs on another machine")
+    found = devices_of(inputs(models=[made], processes=far, exported=exported, exported_at=90.0))
+    figure = gpu(found).models[0].shown
+    assert (figure.source, figure.bytes, figure.at) == (MemorySource.PROCESS, 3 * GIB, 90.0)
+    assert figure.words == "its processes, as the exporter beside the server sees them"
+    assert machine(found).models[0].shown.bytes == 70
+    assert "not seen from here" not in " ".join(gpu(found).notes)
+    # Where they are seen from here, that counts alone.
+    stubs = (StubProcess(2, "m", "1", "m_0", 90, {GPU: GIB}),)
+    near = devices_of(inputs(models=[made], processes=ServerProcesses(1, stubs=stubs), exported=exported))
+    assert [one.bytes for one in gpu(near).models[0].figures] == [GIB]
+
+
 def test_what_the_driver_keeps_is_not_free() -> None:
     card = GpuCard(GPU, 0, "H", 16 * GIB, 10 * GIB, (), GIB)
     found = gpu(devices_of(inputs(processes=ServerProcesses(1, cards=(card,)))))
