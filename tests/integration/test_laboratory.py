@@ -35,6 +35,31 @@ def servers() -> Iterator[Servers]:
         yield running
 
 
+# Before the faults: a model whose process died stays on the metrics page, listed or not.
+def test_the_command_says_the_same_of_a_live_server(
+    servers: Servers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [server] = servers.plain(1)
+    lab = Lab([server])
+    command = ["--url", server.http_url, "--metrics-url", server.metrics_url.removesuffix("/metrics")]
+    try:
+        lab.add(Model("sound"))
+        lab.clients("sound", 1, per_second=5.0)
+        assert triage([*command, "--window", "3"]) == 0
+        assert capsys.readouterr().out.startswith("Nothing is wrong: 1 of 1 model loaded")
+        lab.place(Model("broken"))
+        lab.switch("broken", "broken", "missing weights file on purpose")
+        lab.load("broken")
+        assert triage([*command, "--window", "3", "--json"]) == 1
+        data = json.loads(capsys.readouterr().out)
+        assert [one["sentence"] for one in data["findings"]] == [
+            "broken failed to load: RuntimeError: missing weights file on purpose."
+        ]
+        assert "sound" in {row["model"] for row in data["models"] if row["state"] == "READY"}
+    finally:
+        lab.close()
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_named_first_and_nothing_else_is(servers: Servers, name: str) -> None:
     outcome = play(SITUATIONS[name], servers, minutes=0.0)
@@ -49,30 +74,6 @@ def test_a_fault_is_named_first_and_nothing_else_is(servers: Servers, name: str)
 def test_nothing_is_said_where_nothing_is_wrong(servers: Servers, name: str) -> None:
     outcome = play(SITUATIONS[name], servers, minutes=HEALTHY_MINUTES)
     assert outcome.others == {}
-
-
-def test_the_command_says_the_same_of_a_live_server(
-    servers: Servers, capsys: pytest.CaptureFixture[str]
-) -> None:
-    [server] = servers.plain(1)
-    lab = Lab([server])
-    command = ["--url", server.http_url, "--metrics-url", server.metrics_url.removesuffix("/metrics")]
-    try:
-        lab.add(Model("sound"))
-        lab.clients("sound", 1, per_second=5.0)
-        assert triage([*command, "--window", "3"]) == 0
-        assert capsys.readouterr().out.startswith("Nothing is wrong: 1 of ")
-        lab.place(Model("broken"))
-        lab.switch("broken", "broken", "missing weights file on purpose")
-        lab.load("broken")
-        assert triage([*command, "--window", "3", "--json"]) == 1
-        data = json.loads(capsys.readouterr().out)
-        assert [one["sentence"] for one in data["findings"]] == [
-            "broken failed to load: RuntimeError: missing weights file on purpose."
-        ]
-        assert "sound" in {row["model"] for row in data["models"] if row["state"] == "READY"}
-    finally:
-        lab.close()
 
 
 def test_the_command_cannot_judge_who_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
