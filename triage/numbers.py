@@ -39,28 +39,34 @@ class Numbers:
         Never longer than the history: what was counted before it is not known, and a rate is over what is.
         """
         report_window = self._context.report.window_seconds
-        if reference.window_seconds is None or report_window is None:
-            return report_window
+        if report_window is None:
+            return None
         start = self._context.history_from
         reach = self._context.report.at - start if start is not None else 0.0
+        whole = reach <= 0 or isinstance(EXPRESSIONS[reference.level, reference.quantity.name], Growth)
+        if reference.window_seconds is None:
+            return report_window if whole else min(report_window, reach)
         intervals = 1 if self._context.evenly_read else INTERVALS_PER_WINDOW
-        least = min(intervals * self._context.interval_seconds, reach)
-        if reach <= 0 or isinstance(EXPRESSIONS[reference.level, reference.quantity.name], Growth):
-            return max(reference.window_seconds, least)
-        return max(min(reference.window_seconds, reach), least)
+        wanted = reference.window_seconds if whole else min(reference.window_seconds, reach)
+        return max(wanted, min(intervals * self._context.interval_seconds, reach))
 
     def value(self, reference: Reference, subject: Subject) -> Fact:
         """The number (or word) now, None when it is not reported."""
         if not reference.is_signal:
             return self._fact(reference.quantity.name, reference.level, subject)
         last_answer = self._last_answer(server_of(subject))
-        if reference.window_seconds is None and not reference.ago_seconds and last_answer is None:
+        if self._is_reported(reference) and last_answer is None:
             values = self._reported(reference.level, subject)
             if values is None:
                 return None
             if reference.quantity.name in values.values:
                 return values.number(reference.quantity.name)
         return self._at(reference, subject, self._context.report.at if last_answer is None else last_answer)
+
+    def _is_reported(self, reference: Reference) -> bool:
+        """True for a number over the report's own window, as far as that was recorded."""
+        of_report = reference.window_seconds is None and not reference.ago_seconds
+        return of_report and self.window(reference) == self._context.report.window_seconds
 
     def _last_answer(self, server: str) -> float | None:
         """For a server that does not answer, the time of its last figures: those before the silence count."""

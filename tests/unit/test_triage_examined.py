@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from signals.evaluate import evaluate
+from signals.saved import SERVER, SavedAnswers, SavedFile, replay
+from telemetry.identity import ModelKey, Server
 from tests.made_answers import config, ensemble, evidence, failed, first, found, judged, lines, plus, work
+from triage.conditions import parse_reference
+from triage.context import Context
+from triage.coverage import server_coverage
 from triage.finding import ONE_READING
+from triage.numbers import Numbers
+from triage.vocabulary import Level
 
 # ---- a model that hangs (case B04), on more pages than two
 
@@ -286,3 +295,30 @@ def test_an_ensemble_goes_with_a_step_that_failed_to_load() -> None:
     assert found(one) == ["ModelLoadFailed page resize"]
     [follower] = first(one).follows
     assert follower.sentence.startswith("pipe is down because its step resize is not loaded: Triton took")
+
+
+def test_right_after_the_start_a_share_is_of_what_was_recorded() -> None:
+    """Of a minute two seconds are known: 80 executions of 20 ms kept one instance busy for 1.6 s."""
+    files = [
+        SavedFile("page", "\n".join([*lines("ocr", **work(160 * tick, batch=2, infer_us=20_000)), ""]))
+        for tick in range(2)
+    ]
+    group = [{"name": "ocr_0", "kind": "KIND_CPU", "count": 1}]
+    settings = SavedFile("config", json.dumps(config("ocr", max_batch_size=8, instance_group=group)))
+    played = replay(SavedAnswers(2.0, files, configs=[settings]))
+    inventory = played.inventory()
+    context = Context(
+        report=evaluate(played.ring, inventory, played.at, 60.0),
+        history=played.ring,
+        inventory=inventory,
+        coverage=[server_coverage(played.ring, Server(SERVER, None, None), played.at)],
+        now=played.at,
+        interval_seconds=2.0,
+        history_from=played.since,
+    )
+    key = ModelKey(SERVER, "ocr", "1")
+    told = {
+        name: Numbers(context).value(parse_reference(name, Level.MODEL), key)
+        for name in ("busy_ratio", "requests_per_second", "requests_total")
+    }
+    assert told == {"busy_ratio": pytest.approx(0.8), "requests_per_second": 80.0, "requests_total": 160.0}
