@@ -8,6 +8,7 @@ from signals.capacity import (
     concurrency_for,
     instances_needed,
     requests_per_second,
+    time_of_alone,
     weight_bytes,
 )
 from telemetry.units import Unit, human
@@ -114,32 +115,31 @@ def rate_question(view) -> None:
         rate = requests_per_second(at_once, millis / 1e3)
         words = f"{at_once:,} at once, each {human(millis * 1e3, Unit.US)}: {human(rate, Unit.PER_SECOND)}."
         note = "QPS = concurrency / response time: the most that so many waiting clients can ask for."
-        label = st.session_state.get("rate_model")
-        facts = next((one for one in models if one.key.label() == label), models[0] if models else None)
+        facts = models.get(st.session_state.get("rate_model")) or next(iter(models.values()), None)
         now = capacity.qps_now(facts, observed(view, facts.key)) if facts is not None else None
         panel(div(words), div(note, class_="ts-faint"), now, key="qps")
 
 
 def model_rate(view, models) -> None:
     name, rate, queue = st.columns([3, 2, 2])
-    label = name.selectbox("Model", [one.key.label() for one in models], key="rate_model")
-    facts = next(one for one in models if one.key.label() == label)
+    facts = models[name.selectbox("Model", list(models), key="rate_model")]
     wanted = rate.number_input("Requests per second", 0.1, 1e6, 100.0, key="rate_wanted")
     millis = queue.number_input("Mean queue, ms", 0.01, 1e5, 5.0, key="rate_queue")
-    time, _ = batch_time(view, facts.key)
-    if time is None:
-        words = (
-            "The time of an execution by batch size is not known yet: it needs traffic of two batch sizes."
-        )
-        panel(div(words, class_="ts-faint"), key="needed")
-        return
+    time, sizes = batch_time(view, facts.key)
     config, seen = batcher_of(facts.config), observed(view, facts.key)
     rows = max(1, round(seen.rows)) if seen is not None else 1
+    if time is None and not config.dynamic:
+        time = time_of_alone(sizes, rows)
+    if time is None:
+        panel(div(capacity.untimed(config), class_="ts-faint"), key="needed")
+        return
     found = instances_needed(time, config, wanted, millis * 1e3, rows=rows)
     request_us = time.us(rows) + (found.outcome.queue_us_mean if found.outcome is not None else 0.0)
     under_way = concurrency_for(wanted, request_us / 1e6)
     words = f"Under way at a time at this rate: about {counted(under_way, 'request')}."
-    panel(capacity.needed(found, config, time, wanted, millis), div(words, class_="ts-faint"), key="needed")
+    fits = capacity.memory_of_more(found, config, facts, measured(view), view)
+    answered = capacity.needed(found, config, time, wanted, millis)
+    panel(answered, fits, div(words, class_="ts-faint"), key="needed")
 
 
 page()

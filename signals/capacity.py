@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from signals.batch_time import BatchTime
+from signals.batch_time import LEAST_EXECUTIONS, BatchTime, SizeTime
 from signals.batcher import Arrivals, BatcherConfig, Outcome, simulate
 from telemetry.units import Unit, human, seconds_from_us
 
@@ -21,7 +21,7 @@ CONTEXT_LOW_BYTES, CONTEXT_HIGH_BYTES = 300e6, 500e6
 """Each further process on a card (a Python model's instance) brings a context of its own."""
 HEADROOM_RATIO = 0.20
 MAX_INSTANCES = 64
-_IDLE_RATIO = 0.1
+IDLE_RATIO = 0.1
 """With instances this idle nobody waits for one: what is left of the queue is the delay."""
 PRECISION_BYTES = {
     "FP32": 4.0,
@@ -192,6 +192,17 @@ class InstancesNeeded:
     outcome: Outcome | None
 
 
+def time_of_alone(sizes: Sequence[SizeTime], rows: int) -> BatchTime | None:
+    """T of requests of so many rows that are never batched: the mean of that one size is enough.
+
+    None while it was executed less than 20 times.
+    """
+    found = next((one for one in sizes if one.batch_size == rows), None)
+    if found is None or found.executions < LEAST_EXECUTIONS:
+        return None
+    return BatchTime(found.mean_us, 0.0, rows, rows, found.executions, None)
+
+
 def instances_at_least(time: BatchTime, max_batch_size: int, rows_per_second: float) -> int:
     """Instances that are busy all the time if every batch is full: ceil(rate * T(B) / B)."""
     size = max(1, max_batch_size)
@@ -220,7 +231,7 @@ def instances_needed(
             outcome = found
             if found.queue_us_mean <= target_queue_us:
                 return InstancesNeeded(count, at_least, found)
-            if found.busy_ratio < _IDLE_RATIO:
+            if found.busy_ratio < IDLE_RATIO:
                 break
     return InstancesNeeded(None, at_least, outcome)
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 from history.inventory import ModelFacts
 from signals.advice import Observed, batcher_of
-from signals.batch_time import BatchTime
+from signals.batch_time import LEAST_EXECUTIONS, BatchTime
 from signals.batcher import BatcherConfig
 from signals.capacity import (
+    IDLE_RATIO,
+    MAX_INSTANCES,
     Answer,
     Fit,
     InstancesNeeded,
@@ -210,15 +212,25 @@ def another_model(weights_bytes: float, count: int, own_process: bool, device: D
 # ---- instances for a rate
 
 
-def batching_models(view: View) -> list[ModelFacts]:
-    """Ready models whose queue is Triton's."""
-    return [
+def batching_models(view: View) -> dict[str, ModelFacts]:
+    """Ready models whose queue is Triton's, by what a person picks them by."""
+    found = [
         facts
         for facts in view.inventory.models
         if facts.state in (None, ModelState.READY)
         and facts.config is not None
         and batcher_of(facts.config) is not None
     ]
+    several = len({facts.key.server for facts in found}) > 1
+    return {facts.key.label() + (f" on {facts.key.server}" if several else ""): facts for facts in found}
+
+
+def untimed(config: BatcherConfig) -> str:
+    """What is missing before a rate can be answered."""
+    words = "The time of an execution by batch size is not known yet: it needs "
+    if config.dynamic:
+        return f"{words}traffic of two batch sizes, each executed {LEAST_EXECUTIONS} times."
+    return f"{words}{LEAST_EXECUTIONS} executions."
 
 
 def needed(
@@ -226,27 +238,22 @@ def needed(
 ) -> Html:
     """How many instances, what they would give, and what it rests on."""
     target = f"{human(rate, Unit.PER_SECOND)} at a queue of {significant(queue_ms)} ms"
-    least = counted(found.at_least, "instance")
-    bound = f"At least {least}: even with full batches fewer cannot serve this rate."
-    assumed = (
-        f"Assumed: random arrivals, requests alike, T(b) = {human(time.fixed_us, Unit.US)} + "
-        f"{human(time.per_row_us, Unit.US)}·b, instances that do not slow each other down (on one GPU they "
-        f"do), {_words(config)}."
-    )
     if found.instances is None:
-        why = "no number of instances reaches it"
-        if found.outcome is not None:
-            queue = human(found.outcome.queue_us_mean, Unit.US)
-            why += f": with idle instances the mean queue is still {queue}, the delay of the batcher"
-        badge = span("not reachable", class_="ts-badge page")
         return div(
-            div(badge, " ", span(target, class_="ts-name"), class_="ts-h"),
-            div(f"{why[:1].upper()}{why[1:]}."),
-            div(assumed, class_="ts-faint"),
+            div(
+                span("not reachable", class_="ts-badge page"),
+                " ",
+                span(target, class_="ts-name"),
+                class_="ts-h",
+            ),
+            div(_unreachable(found)),
+            div(_assumed(config, time), class_="ts-faint"),
             class_="ts-answer",
         )
     now = config.instances
-    change = "as there are now" if found.instances == now else f"there are {now} now"
+    change = f"there {'is' if now == 1 else 'are'} {now} now"
+    if found.instances == now:
+        change = "as now"
     outcome = found.outcome
     gives = (
         f"Simulated: mean queue {human(outcome.queue_us_mean, Unit.US)}, 95 % within "
@@ -263,9 +270,45 @@ def needed(
             class_="ts-h",
         ),
         div(gives),
-        div(bound, class_="ts-faint"),
-        div(assumed, class_="ts-faint"),
+        div(_bound(found, config), class_="ts-faint"),
+        div(_assumed(config, time), class_="ts-faint"),
         class_="ts-answer",
+    )
+
+
+def _unreachable(found: InstancesNeeded) -> str:
+    """Why no number of instances that was tried reaches the target."""
+    if found.at_least > MAX_INSTANCES:
+        return f"It takes at least {found.at_least} instances; more than {MAX_INSTANCES} are not simulated."
+    if found.outcome is None:
+        return f"Even with {MAX_INSTANCES} instances the queue grows without end."
+    queue = human(found.outcome.queue_us_mean, Unit.US)
+    if found.outcome.busy_ratio < IDLE_RATIO:
+        return (
+            f"No number of instances reaches it: with idle instances the mean queue is still {queue}, the "
+            "delay of the batcher."
+        )
+    return f"Even with {MAX_INSTANCES} instances the mean queue is {queue}."
+
+
+def _bound(found: InstancesNeeded, config: BatcherConfig) -> str:
+    least = counted(found.at_least, "instance")
+    if config.dynamic:
+        return f"At least {least}: even with full batches fewer cannot serve this rate."
+    return f"At least {least} without dynamic batching: fewer would be busy all the time."
+
+
+def _assumed(config: BatcherConfig, time: BatchTime) -> str:
+    took = human(time.fixed_us, Unit.US)
+    if time.per_row_us > 0:
+        took += f" + {human(time.per_row_us, Unit.US)}·b"
+    largest = max(1, config.max_batch_size) if config.dynamic else time.largest
+    beyond = (
+        f" (sizes beyond {time.largest} were never executed: extrapolated)" if largest > time.largest else ""
+    )
+    return (
+        f"Assumed: random arrivals, requests alike, T(b) = {took}{beyond}, instances that do not slow each "
+        f"other down (on one GPU they do), {_words(config)}."
     )
 
 
@@ -274,6 +317,31 @@ def _words(config: BatcherConfig) -> str:
         return "no dynamic batching"
     sizes = ", ".join(map(str, config.sizes))
     return f"delay {human(config.delay_us, Unit.US)}, preferred sizes {sizes}"
+
+
+def memory_of_more(
+    found: InstancesNeeded,
+    config: BatcherConfig,
+    facts: ModelFacts,
+    known_: Sequence[DeviceMemory],
+    view: View,
+) -> Html | None:
+    """Whether the instances that are needed beyond those of now go into the memory that is free."""
+    more = (found.instances or 0) - config.instances
+    if more <= 0:
+        return None
+    lines = []
+    for device in known_:
+        mine = next((one for one in instances(device, view) if one.holding.key == facts.key), None)
+        if mine is None:
+            continue
+        where = device_name(device, several=False)
+        told = answer(mine.need.times(more), device.free_bytes)
+        lines.append(f"{counted(more, 'instance')} more on {where}: {told.fit.value} ({told.sentence}).")
+    words = lines or [
+        f"Whether {counted(more, 'instance')} more fit is not known: nothing tells what one holds."
+    ]
+    return div([div(line) for line in words])
 
 
 def qps_now(facts: ModelFacts, seen: Observed | None) -> Html | None:

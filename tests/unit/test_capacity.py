@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from signals.batch_time import BatchTime
+from signals.batch_time import BatchTime, SizeTime
 from signals.batcher import BatcherConfig
 from signals.capacity import (
     Budget,
@@ -18,6 +18,7 @@ from signals.capacity import (
     need_of_instance,
     need_of_weights,
     requests_per_second,
+    time_of_alone,
     weight_bytes,
 )
 
@@ -102,6 +103,16 @@ def test_instances_for_a_target_queue() -> None:
     # Without batches: 300/s x 8.25 ms keep 2.5 instances busy.
     alone = instances_needed(TIME, BatcherConfig(16, False), 300.0, 5000.0)
     assert alone.at_least == 3 and alone.instances is not None and alone.instances >= 3
+
+
+def test_a_model_that_takes_no_batches_needs_one_size_alone() -> None:
+    sizes = (SizeTime(1, 500.0, 9000.0), SizeTime(2, 19.0, 9500.0))
+    alone = time_of_alone(sizes, 1)
+    assert alone is not None and alone.us(1) == 9000.0
+    assert time_of_alone(sizes, 2) is None and time_of_alone(sizes, 3) is None
+    found = instances_needed(alone, BatcherConfig(0, False), 300.0, 5000.0)
+    # 300/s x 9 ms keep 2.7 instances busy.
+    assert found.at_least == 3 and found.instances is not None and found.instances >= 3
 
 
 @pytest.mark.parametrize(("seconds", "clients"), [(5.0, 100), (0.2, 4), (0.05, 1)])
