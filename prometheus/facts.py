@@ -39,6 +39,7 @@ class Vector:
 NOT_IN_PROMQL = {
     "reason": "free text never becomes a label",
     "failing_reason": "for sentences only",
+    "failures_over_seconds": "for sentences only",
     "error": "free text never becomes a label",
     "silent_seconds": "what service discovery lists and does not answer is `up` 0; the alert's `for` counts",
     "figures_age_seconds": "for sentences only",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from history.protocol import Frame, Grid, GroupKey, Matchers
-from signals.parts import SUCCESS, SUMMARY
+from signals.parts import FAILURE, SUCCESS, SUMMARY
 from telemetry.facts import ModelConfig, ModelState
 from telemetry.identity import ModelKey
 from telemetry.scrape import Source
@@ -24,6 +25,9 @@ _HTTP_SOURCES = (Source.STATISTICS, Source.INDEX, Source.METADATA)
 _MEMORY_SECONDS = 3600.0
 """How far back "before" reaches."""
 _STEP_SECONDS = 30.0
+_LATELY_SECONDS = 300.0
+_OVER_SECONDS = 15.0
+"""Shorter pauses between failures say nothing."""
 
 
 class Facts:
@@ -172,6 +176,20 @@ class Facts:
     def _failing_reason(self, key: ModelKey) -> Fact:
         return failure_reason(self._context.model_signals.get(key))
 
+    def _failures_over_seconds(self, key: ModelKey) -> Fact:
+        """How long no failure was counted any more, within the last minutes; None while they go on."""
+        at, step = self._context.report.at, self._context.interval_seconds
+        grid = Grid(at - math.floor(_LATELY_SECONDS / step) * step, at, step)
+        where = (("server", key.server), ("model", key.name))
+        column = self._context.history.gauge_range(FAILURE, _MODEL_BY, grid, where=where).column(
+            (key.server, key.name, key.version)
+        )
+        if column is None:
+            return None
+        grown = np.flatnonzero(np.diff(column) != 0)
+        quiet_seconds = at - float(grid.times()[grown[-1] + 1]) if len(grown) else 0.0
+        return quiet_seconds if quiet_seconds >= _OVER_SECONDS else None
+
     def _max_batch_size(self, key: ModelKey) -> Fact:
         config = self.config(key)
         return float(config.max_batch_size) if config else None
@@ -307,6 +325,7 @@ MODEL_FACTS: dict[str, Callable[[Facts, ModelKey], Fact]] = {
     "load_seconds": Facts._load_seconds,
     "requests_per_delay": Facts._requests_per_delay,
     "failing_reason": Facts._failing_reason,
+    "failures_over_seconds": Facts._failures_over_seconds,
     "max_batch_size": Facts._max_batch_size,
     "dynamic_batching": Facts._dynamic_batching,
     "max_queue_delay_us": Facts._max_queue_delay_us,

@@ -76,6 +76,7 @@ FACTS: tuple[Quantity, ...] = (
         "the reason most failures of the window have, CANCELED left out",
         ("BACKEND", "OTHER", "REJECTED"),
     ),
+    _fact("failures_over_seconds", _M, Unit.SECONDS, "how long none failed any more, if 15 s or longer"),
     _fact("ready_versions", _M, Unit.COUNT, "versions of the model that are READY on any replica"),
     _fact("ready_here", _M, Unit.COUNT, "versions of the model that are READY on this server"),
     _fact(

@@ -326,3 +326,18 @@ def test_what_the_cache_answers_shares_no_execution() -> None:
     one = judged(pages, [config("qa", **batching)], every=300.0)
     assert found(one) == ["BatchingNotForming ticket qa"]
     assert evidence(first(one))["requests per execution"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("backend", "over"),
+    [
+        ((0, 60, 60, 60, 60), ", none within the last 30 s"),
+        ((0, 60, 60, 90, 120), ""),
+        ((0, 30, 60, 90, 90), ""),
+    ],
+)
+def test_failures_that_are_over_are_told_as_that(backend: Sequence[float], over: str) -> None:
+    one = judged(_failing((0, 100, 200, 300, 400), BACKEND=backend))
+    assert found(one) == ["RequestsFailing page qa"]
+    rate = f"{max(backend) / 40:g}"
+    assert first(one).affected == f"clients of qa on saved: requests fail at {rate} /s{over}"
