@@ -49,6 +49,7 @@ class ProcessCollector:
         self._known: Process | None = None
         self._why: str | None = None
         self._counts: Mapping[tuple[str, str], int] = {}
+        self._fewer_since: dict[tuple[str, str], float] = {}
         self._rest_until = 0.0
 
     def collect(self) -> Scrape | None:
@@ -76,9 +77,22 @@ class ProcessCollector:
 
         found = read_processes(self.server, table, self._cards, self._weights, self._known)
         self._known = tables[-1].processes.get(found.pid) if found.pid is not None else None
-        found = replace(found, before=self._counts)
+        if found.pid is None:
+            # Out of sight: they are neither fewer nor others.
+            return Reading(found, process_samples(found))
+        found = replace(found, before=self._counts, fewer_since=self._fewer(found.counts()))
         self._counts = found.counts()
         return Reading(found, process_samples(found))
+
+    def _fewer(self, counts: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], float]:
+        """Since when there are fewer than in the reading before; what got one again begins anew."""
+        for model in self._counts.keys() | counts.keys():
+            now, before = counts.get(model, 0), self._counts.get(model, 0)
+            if now > before:
+                self._fewer_since.pop(model, None)
+            elif now < before:
+                self._fewer_since.setdefault(model, time.time())
+        return dict(self._fewer_since)
 
 
 def read_processes(

@@ -102,6 +102,9 @@ class ServerProcesses:
     """Bytes of the weight files of (model, version), as far as its repository can be read here."""
     before: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How many stubs each (model, version) had in the reading before this one."""
+    fewer_since: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Unix seconds of the first reading with fewer stubs of (model, version) than before; without those that
+    got one again since."""
 
     def living(self, model: str, version: str) -> int:
         """Stubs of one model, of this reading or the one before, the larger number: while a model is loaded

@@ -288,6 +288,9 @@ def model_since(context: Context, name: str, key: ModelKey) -> float | None:
     if name == "config_changed":
         change = _resized(context, key)
         return change.at if change else None
+    if name == "stubs_alive":
+        seen = context.happenings.processes.get(key.server)
+        return seen.fewer_since.get((key.name, key.version)) if seen else None
     if name in ("probe_failed", "probe_cause"):
         result = context.happenings.probes.get((key.server, key.name))
         return (result.at if result.since is None else result.since) if result else None

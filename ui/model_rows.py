@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 
@@ -135,11 +136,10 @@ def model_rows(view: View) -> list[ModelRow]:
         )
         for row in rows
     ]
-    last = len(view.judgement.findings)
 
-    def place(row: ModelRow) -> tuple[int, float, ModelKey]:
+    def place(row: ModelRow) -> tuple[float, float, ModelKey]:
         found = harm.get(row.key)
-        return (last if found is None else found[0], -(row.number("requests_per_second") or 0.0), row.key)
+        return (inf if found is None else found[0], -(row.number("requests_per_second") or 0.0), row.key)
 
     return sorted(rows, key=place)
 

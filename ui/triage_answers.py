@@ -26,6 +26,9 @@ from ui.triage_changes import changes_of, step_words, why_words
 from ui.triage_happened import happened
 from ui.view import View
 
+SOMEBODY = 3
+"""So many failures within a window are not our own golden requests: there is one a minute at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
@@ -110,6 +113,8 @@ def _unload_words(view: View, key: ModelKey) -> Iterator[Child]:
         return
     rows = [row for row in view.report.models if (row.key.server, row.key.name) == key_of(key)]
     rates = [rate for row in rows if (rate := row.signals.number("requests_per_second")) is not None]
+    failed = sum(row.signals.number("failures_total") or 0.0 for row in rows)
+    window = view.report.window_seconds
     stopping = stop_too(view, asked)
     asked_last = last_request(versions, view.now)
     share = own_share(view, key.server, key.name)
@@ -125,6 +130,9 @@ def _unload_words(view: View, key: ModelKey) -> Iterator[Child]:
             f"No, it is in use: {human(busy, Unit.NONE)} requests/s now on {key.server}{ours}. They would be "
             "answered with an error (404)."
         )
+    elif window and failed >= SOMEBODY:
+        rate = human(failed / window, Unit.NONE)
+        yield f"No: {rate} requests/s for it fail now on {key.server}, so somebody asks for it."
     elif stopping:
         itself = nobody.replace(" for it", " for it itself")
         yield f"Not alone: {itself} now ({asked_last}), but ensembles use it."

@@ -44,7 +44,8 @@ SIGNALS: dict[str, tuple[str, float]] = {
     "failed_ratio": ("failed", 0.01),
 }
 """Signal -> its word, and the smallest difference that matters, in its unit."""
-_RATE = "requests_per_second"
+_RATES = ("requests_per_second", "failures_per_second")
+"""What clients send: what is answered and what fails."""
 MODELS = 4
 """So many models are looked through at most: those with findings, then those with most traffic."""
 LEAST_STEP_SECONDS = 10.0
@@ -64,14 +65,14 @@ _kept: dict[tuple[ModelKey, float, float], tuple[float, _Steps]] = {}
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The steps of one model's figures by signal, and its requests per second at `times` (n,)."""
+    """The steps of one model's figures by signal, and what clients send per second at `times` (n,)."""
 
     points: dict[str, tuple[ChangePoint, ...]]
     times: FloatArray
     rates: FloatArray
 
     def rates_around(self, at: float) -> tuple[float | None, float | None]:
-        """Median of the requests per second within five minutes before and after."""
+        """Median of what is sent per second within five minutes before and after."""
         before = self.rates[(self.times > at - AROUND_SECONDS) & (self.times <= at)]
         now = self.rates[(self.times > at) & (self.times <= at + AROUND_SECONDS)]
         return median(before), median(now)
@@ -173,12 +174,15 @@ def _steps(view: View, key: ModelKey) -> _Steps:
             del _kept[old]
     found: dict[str, tuple[ChangePoint, ...]] = {}
     times = rates = np.empty(0)
+    for signal in _RATES:
+        frame = series(view, signal, key.name, key.version, key.server)
+        column = frame.column((key.server, key.name, key.version))
+        if column is not None:
+            times, rates = frame.times, (np.nan_to_num(rates) + column if rates.size else column)
     for signal, (_, least) in SIGNALS.items():
         frame = series(view, signal, key.name, key.version, key.server)
         column = frame.column((key.server, key.name, key.version))
         found[signal] = change_points(frame.times, column, least=least) if column is not None else ()
-        if signal == _RATE and column is not None:
-            times, rates = frame.times, column
     looked = _Steps(found, times, rates)
     with _lock:
         _kept[place] = (time.monotonic(), looked)

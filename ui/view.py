@@ -205,10 +205,10 @@ class View:
     def harm(self) -> dict[ModelKey, tuple[int, Severity]]:
         """Place and severity of each model's worst finding: triage's order, the only one there is."""
         places: dict[ModelKey, tuple[int, Severity]] = {}
-        for place, finding in enumerate(self.judgement.findings):
-            for one in (finding, *finding.follows):
-                if one.model is not None:
-                    places.setdefault(one.model, (place, one.severity))
+        told = (one for finding in self.judgement.findings for one in (finding, *finding.follows))
+        for place, one in enumerate(told):
+            if one.model is not None:
+                places.setdefault(one.model, (place, one.severity))
         return places
 
 

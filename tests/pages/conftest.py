@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 import runtime
 from runtime import Runtime
+from ui import triage_changes
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -71,6 +72,8 @@ def open_page() -> Iterator[Callable[..., Shown]]:
 
     def opened(process: Runtime, address: str = "overview", **parameters: str) -> Shown:
         runtime.install(process)
+        # A process keeps the changes of its models for all its viewers; here each is a process of its own.
+        triage_changes._kept.clear()
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
         app.query_params["refresh"] = "pause"
         for name, value in parameters.items():

@@ -3,11 +3,15 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from fake_runtime import CASES, case, runtime_of, small_repository, text
 
 import runtime
+from telemetry.identity import ModelKey
+from triage.finding import Finding, Judgement, Severity
+from ui.view import View
 
 
 def many_models(count: int, times: int) -> str:
@@ -81,6 +85,19 @@ def test_rows_are_sorted_by_harm_and_then_by_traffic(open_page) -> None:
     names = [row[0] for row in open_page(small_repository()).rows("models")[1:]]
     assert names[:4] == ["flakyv1", "slow_addv1", "broken_initv1", "needs_onnxv1"]
     assert names[4:6] == ["fast_addv1", "pipelinev1"]
+
+
+def test_a_cause_stands_before_what_follows_from_it() -> None:
+    follows = finding("zeta"), finding("alpha")
+    judged = Judgement(0.0, 1, (replace(finding("mid"), follows=follows), finding("last")), ())
+    view = View(**dict.fromkeys(View.__dataclass_fields__) | {"judgement": judged})  # type: ignore[arg-type]
+    places = sorted(view.harm, key=lambda key: view.harm[key][0])
+    assert [key.name for key in places] == ["mid", "zeta", "alpha", "last"]
+
+
+def finding(model: str) -> Finding:
+    key = ModelKey("a", model, "1")
+    return Finding("R", Severity.TICKET, "X", "a", key, f"{model} waits.", None, (), "", "")
 
 
 def test_the_latency_split_is_the_four_parts_of_the_whole(open_page) -> None:

@@ -1,4 +1,4 @@
-"""The page Triage: cards to act on, what changed and why, the timeline, answers and comparisons in words."""
+"""The page Triage: cards to act on, what changed and why, the timeline, answers in words."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_runtime import SMALL, case, runtime_of, small_repository, text
+from triage_pages import COUNT, EVERY, STEP, page_after, stepped
 
 from collectors.config import parse_config
 from collectors.exposition import SeriesCache, read_page
@@ -17,7 +18,6 @@ from runtime import Runtime
 from settings import load_settings
 from telemetry.alerts import Alert, AlertState
 from telemetry.scrape import Scrape, Source
-from ui import triage_changes
 from ui.markdown import markdown
 
 SETTINGS = """
@@ -25,46 +25,12 @@ alertmanager: {url: "127.0.0.1:9", public_url: "https://alerts.example.com"}
 grafana: {url: "https://grafana.example.com"}
 logs: {url_template: "https://logs.example.com/?q={server}+{model}&f={from}&t={to_iso}"}
 """
-EVERY = 10.0
-COUNT = 60
-STEP = 30
-"""The reading after which requests take 25 times as long."""
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered() -> None:
-    """The changes of a process are kept for its viewers; here every test is a process of its own."""
-    triage_changes._kept.clear()
 
 
 def elsewhere(tmp_path: Path) -> dict[str, str]:
     file = tmp_path / "tritonscope.yml"
     file.write_text(SETTINGS, encoding="utf-8")
     return {"TRITONSCOPE_CONFIG": str(file)}
-
-
-def page_after(readings: int, *, per_reading: int = 50, batch: int = 1, slow: bool = True) -> str:
-    """A page of two models: 50 requests between readings; those of `alpha` take 4 ms, from STEP on 100 ms."""
-    slowed = max(0, readings - STEP) * per_reading * 96_000 if slow else 0
-    requests = 1000 + per_reading * readings
-    lines = []
-    for family, alpha, bravo in (
-        ("request_success", requests, requests),
-        ("count", requests, requests),
-        ("exec_count", requests // batch, requests),
-        ("request_duration_us", requests * 4000 + slowed, requests * 2000),
-        ("queue_duration_us", requests * 100 + slowed, requests * 100),
-        ("compute_infer_duration_us", requests * 3900, requests * 1900),
-    ):
-        lines.append(f"# TYPE nv_inference_{family} counter")
-        lines.append(f'nv_inference_{family}{{model="alpha",version="1"}} {alpha}')
-        lines.append(f'nv_inference_{family}{{model="bravo",version="1"}} {bravo}')
-    return "\n".join(lines) + "\n"
-
-
-def stepped(**environ: str) -> Runtime:
-    """Ten minutes of two models; `alpha` becomes slow in the middle."""
-    return runtime_of([page_after(n) for n in range(COUNT)], every_seconds=EVERY, environ=environ)
 
 
 def reconfigured(process: Runtime, seconds_before_the_step: float) -> None:
@@ -87,7 +53,7 @@ def test_a_card_has_everything_to_act_on(open_page) -> None:
     for part in (
         "FAILING users are hurt since before the recording",
         "flaky fails 33.1 % of its requests: the model itself reports errors (BACKEND)",
-        "failed 33.1 % failed per second 0.817 /s failed in 5 min 49",
+        "failed 33.1 % failed per second 1.23 /s failed in 5 min 49",
         "What to do Send one test request to read the error text",
         "Confidence high: the numbers show this cause.",
         "Affected: clients of flaky",
@@ -320,76 +286,6 @@ def test_an_alert_is_as_red_as_its_severity(open_page) -> None:
 def test_without_alerts_in_the_settings_that_is_said_quietly(open_page) -> None:
     words = open_page(stepped(), "triage").words("timeline")
     assert "Alerts are not shown: the settings name neither" in words
-
-
-# ---- comparison
-
-
-def test_before_it_began_against_now_the_differences_first(open_page) -> None:
-    page = open_page(stepped(), "triage", model="alpha")
-    rows = {row[0]: row[1:] for row in page.rows("compared")[1:]}
-    assert rows["Mean request time"] == ["100 ms", "4 ms", "× 25"]
-    assert next(iter(rows)) in ("Mean request time", "Mean queue time")
-    assert rows["Requests per second"][2] == "same" or "%" in rows["Requests per second"][2]
-
-
-def test_a_time_that_was_fixed_is_compared_with_the_time_before_it(open_page) -> None:
-    process = stepped()
-    step = process.now() - (COUNT - 1 - STEP) * EVERY
-    fixed = {"from": f"{step - 200:.0f}", "to": f"{step - 80:.0f}"}
-    head, *rows = open_page(process, "triage", model="alpha", **fixed).rows("compared")
-    assert re.fullmatch(r"\d\d:\d\d to \d\d:\d\d", head[1])
-    # All of it was before the step: now, which is slow, is on neither side.
-    assert {row[0]: row[1:] for row in rows}["Mean request time"] == ["4 ms", "4 ms", "same"]
-    slow = {"from": f"{step + 60:.0f}", "to": f"{step + 180:.0f}", "before": "10 min ago"}
-    words = open_page(process, "triage", model="alpha", **slow).words("compared")
-    assert "Nothing was recorded then" in words
-
-
-def test_where_nothing_began_it_is_said_what_is_compared_with(open_page) -> None:
-    calm = [page_after(n, slow=False) for n in range(COUNT)]
-    page = open_page(runtime_of(calm, every_seconds=EVERY), "triage", model="alpha")
-    assert "no finding began: with the first minute recorded" in page.words("compared")
-    assert "no finding began" not in open_page(stepped(), "triage", model="alpha").words("compared")
-
-
-def test_of_a_process_that_watches_since_two_minutes_no_rate_is_over_five(open_page) -> None:
-    young = [page_after(n, slow=False) for n in range(int(150 / EVERY))]
-    page = open_page(runtime_of(young, every_seconds=EVERY), "triage", model="alpha")
-    head, *rows = page.rows("compared")
-    assert head[1] != "last 5 min"
-    now, then, difference = {row[0]: row[1:] for row in rows}["Requests per second"]
-    assert (now, difference) == (then, "same")
-    other = open_page(runtime_of(young, every_seconds=EVERY), "triage", model="alpha", **{"with": "bravo"})
-    assert {row[0]: row[1:] for row in other.rows("compared")[1:]}["Requests per second"][0] == now
-
-
-def test_two_models_side_by_side(open_page) -> None:
-    page = open_page(stepped(), "triage", model="alpha", **{"with": "bravo"})
-    head, *rows = page.rows("compared")
-    assert head[1:3] == ["alpha v1", "bravo v1"]
-    assert {row[0]: row[1:] for row in rows}["Mean request time"] == ["96.8 ms", "2 ms", "× 48.4"]
-
-
-@pytest.mark.parametrize("minutes", ["an hour ago", "nonsense"])
-def test_a_time_that_was_not_recorded_has_no_numbers(open_page, minutes: str) -> None:
-    page = open_page(stepped(), "triage", model="alpha", before=minutes)
-    told = "Nothing was recorded then" in page.words("compared")
-    assert told == (minutes == "an hour ago")
-
-
-def test_what_is_asked_about_a_model_of_a_silent_server_is_answered_by_the_silence(open_page) -> None:
-    page = open_page(small_repository(down=True), "triage", model="fast_add")
-    words = page.words("about")
-    down = "127.0.0.1:1 does not answer (connection refused)"
-    assert re.search(rf"since when\? {re.escape(down)}; .* It is so since \d\d:\d\d", words)
-    assert f"Is it the server or the clients? It is the server: {down}" in words
-    assert re.search(
-        r"unload it\? That cannot be told: 127.0.0.1:1 is silent, its figures are \d\d s old\.", words
-    )
-    model = open_page(small_repository(down=True), "model", model="fast_add")
-    assert model.words("header").startswith(down)
-    assert "DOWN Clients of this server get connection errors" in model.words("findings")
 
 
 def test_markdown_of_runbooks_is_escaped() -> None:

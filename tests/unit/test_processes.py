@@ -259,6 +259,17 @@ def test_a_stub_lives_until_two_readings_in_a_row_are_without_it(monkeypatch: py
     assert [len(one.stubs) for one in readings] == [2, 0, 0]  # type: ignore[attr-defined]
 
 
+def test_since_when_stubs_are_missing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([100.0, 200.0])
+    monkeypatch.setattr("collectors.gpu_processes.time.time", lambda: next(now))
+    hidden = table(server=None, why="no process named tritonserver can be seen from here")
+    tables = iter([table(), table(lines={}), hidden, table(lines={}), table(), table(lines={})])
+    collector = ProcessCollector(SERVER, table=lambda: next(tables), cards=lambda: ((), NO_DRIVER))
+    told = [collector._read().payload.fewer_since.get(("add", "1")) for _ in range(6)]  # type: ignore[attr-defined]
+    # Gone at 100, still gone, there again, gone again at 200; what is out of sight says nothing.
+    assert told == [None, 100.0, None, 100.0, None, 200.0]
+
+
 def test_what_cannot_be_seen_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collectors.gpu_processes.MOST_CPU_SHARE", float("inf"))
     hidden = table(server=None, why="no process named tritonserver can be seen from here")
