@@ -1,6 +1,6 @@
 """What a process learns over time and must not lose with its end: rows in a file of JSON lines.
 
-    {"format": 1, "row": {...}}     the newest line of a row's identity counts
+    {"format": 1, "key": [...], "row": {...}}     of a row's identity (`key`) the newest line counts
 
 One process writes, with a lock that ends with it; others read what it wrote and take over when it has ended.
 A damaged line costs itself.
@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,14 @@ MAX_BYTES = 8_000_000
 """A file beyond this is written anew with what counts of it; one beyond four times as much is not ours."""
 MAX_LINE_BYTES = 100_000
 MAX_NOTICES = 20
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 5.0
 """How often a process that does not write looks at the file, at most."""
 _LINES_PER_ROW = 3
+_DAMAGED = "this line is damaged: it is left out"
+_NEWER = "this line was written by a newer Tritonscope: it is left out"
 
 Row = TypeVar("Row")
+Key = tuple[str | int | bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class KeptFile(Generic[Row]):
     """
 
     def __init__(
-        self, path: Path, kind: type[Row], identity: Callable[[Row], Hashable], *, most: int, what: str
+        self, path: Path, kind: type[Row], identity: Callable[[Row], Key], *, most: int, what: str
     ) -> None:
         """`what` completes "<what> is forgotten when the app ends", for a file that cannot be written."""
         self.path = path
@@ -68,9 +71,12 @@ class KeptFile(Generic[Row]):
         self._writer = OneWriter(path)
         self._mutex = threading.Lock()
         self._fd: int | None = None
-        self._lines: dict[Hashable, bytes] = {}
+        self._lines: dict[Key, bytes] = {}
+        self._rows: dict[Key, Row] = {}
+        """As they were read; a process that writes does not read again."""
         self._written = 0
         self._stamp: tuple[int, int, int] | None = None
+        self._read_bytes = 0
         self._looked_at = float("-inf")
         self._wanted = False
         self._ours = True
@@ -98,18 +104,20 @@ class KeptFile(Generic[Row]):
             stamp = self._stamped()
             if not taken and stamp == self._stamp:
                 return None
-            self._stamp = stamp
-            return News(self._read(), taken)
+            before, self._stamp = self._stamp, stamp
+            same = before is not None and stamp is not None and before[0] == stamp[0]
+            grown = same and stamp is not None and stamp[1] >= self._read_bytes
+            return News(self._read(anew=taken or not grown), taken)
 
     def put(self, row: Row) -> None:
         """Keep it; without the lock nothing happens."""
         with self._mutex:
             if not self._writer.held or not self._ours:
                 return
-            line = _encoded(row)
+            key = self._identity(row)
+            line = _encoded(key, row)
             if len(line) > MAX_LINE_BYTES:
                 return
-            key = self._identity(row)
             self._lines.pop(key, None)
             self._lines[key] = line
             while len(self._lines) > self._most:
@@ -214,12 +222,13 @@ class KeptFile(Generic[Row]):
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def _read(self) -> tuple[Row, ...]:
-        self._lines, self._damaged, self._written, self._ours = {}, (), 0, True
+    def _read(self, *, anew: bool) -> tuple[Row, ...]:
+        """All rows; not `anew`: of what was read before only the end is read again."""
+        if anew:
+            self._lines, self._rows, self._damaged = {}, {}, ()
+            self._written, self._read_bytes, self._ours = 0, 0, True
         try:
-            if self.path.stat().st_size > 4 * MAX_BYTES:
-                raise ValueError(f"it is larger than {4 * MAX_BYTES:,} bytes")
-            content = self.path.read_bytes()
+            content = self._content(self._read_bytes)
         except FileNotFoundError:
             return ()
         except (OSError, ValueError) as error:
@@ -228,53 +237,93 @@ class KeptFile(Generic[Row]):
             self._damaged = (Notice(self.path.name, None, f"{text}when the app ends"),)
             self._ours = False
             return ()
-        self._written = content.count(b"\n")
-        rows, notices = self._parsed(content)
-        if len(notices) > MAX_NOTICES:
-            more = f"{len(notices) - MAX_NOTICES} more lines are left out"
-            notices = [*notices[:MAX_NOTICES], Notice(self.path.name, None, more)]
-        self._damaged = tuple(notices)
-        newest = dict(list(rows.items())[-self._most :])
-        self._lines = {key: line for key, (line, _) in newest.items()}
-        return tuple(row for _, row in newest.values())
+        # A line that is being written is read with its end. At a takeover nobody writes any more.
+        whole = content if self._writer.held else content[: content.rfind(b"\n") + 1]
+        notices = self._take_in(whole)
+        self._read_bytes += len(whole)
+        self._written += whole.count(b"\n")
+        self._damaged = self._bounded([*self._damaged, *notices])
+        return tuple(self._rows.values())
 
-    def _parsed(self, content: bytes) -> tuple[dict[Hashable, tuple[bytes, Row]], list[Notice]]:
-        rows: dict[Hashable, tuple[bytes, Row]] = {}
+    def _content(self, start: int) -> bytes:
+        with self.path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size > 4 * MAX_BYTES:
+                raise ValueError(f"it is larger than {4 * MAX_BYTES:,} bytes")
+            file.seek(start)
+            return file.read()
+
+    def _take_in(self, content: bytes) -> list[Notice]:
+        """The newest good line of each identity; what could not be used."""
+        lines: dict[Key, list[tuple[int, bytes, Any]]] = {}
         notices: list[Notice] = []
-        for number, text in enumerate(content.split(b"\n"), start=1):
+        for number, text in enumerate(content.split(b"\n"), start=self._written + 1):
             if not text.strip(b" \r\t\0"):
                 continue
             try:
-                row = self._decoded(text)
+                key, data = _decoded(text)
             except _Newer:
-                words = "this line was written by a newer Tritonscope: it is left out"
-                notices.append(Notice(self.path.name, number, words))
-                continue
+                notices.append(Notice(self.path.name, number, _NEWER))
             except (ValueError, TypeError, KeyError, RecursionError):
-                notices.append(Notice(self.path.name, number, "this line is damaged: it is left out"))
-                continue
-            key = self._identity(row)
-            rows.pop(key, None)
-            rows[key] = (text + b"\n", row)
-        return rows, notices
+                notices.append(Notice(self.path.name, number, _DAMAGED))
+            else:
+                lines.setdefault(key, []).append((number, text, data))
+        # By their newest line: decoding all of them would take most of a start.
+        for key, known in sorted(lines.items(), key=lambda one: one[1][-1][0]):
+            notices += self._newest(key, known)
+        while len(self._rows) > self._most:
+            oldest = next(iter(self._rows))
+            del self._rows[oldest], self._lines[oldest]
+        return sorted(notices, key=lambda one: one.line or 0)
 
-    def _decoded(self, text: bytes) -> Row:
-        data: Any = json.loads(text)
-        if not isinstance(data, dict) or not isinstance(data.get("format"), int):
-            raise ValueError("no line of such a file")
-        if data["format"] > FORMAT:
-            raise _Newer
-        row: Row = from_plain(self._kind, data.get("row"))
-        return row
+    def _newest(self, key: Key, known: list[tuple[int, bytes, Any]]) -> list[Notice]:
+        notices = []
+        for number, text, data in reversed(known):
+            try:
+                row: Row = from_plain(self._kind, data)
+                if self._identity(row) != key:
+                    raise ValueError("another row than its key says")
+            except (ValueError, TypeError, KeyError, RecursionError):
+                notices.append(Notice(self.path.name, number, _DAMAGED))
+                continue
+            self._rows.pop(key, None)
+            self._lines.pop(key, None)
+            self._rows[key], self._lines[key] = row, text + b"\n"
+            break
+        return notices
+
+    def _bounded(self, notices: list[Notice]) -> tuple[Notice, ...]:
+        numbered = [one for one in notices if one.line is not None]
+        more = (
+            len(numbered) - MAX_NOTICES + sum(int(one.text.split()[0]) for one in notices if one.line is None)
+        )
+        if more <= 0:
+            return tuple(numbered)
+        return (
+            *numbered[:MAX_NOTICES],
+            Notice(self.path.name, None, f"{more} more lines are left out"),
+        )
 
 
 class _Newer(Exception):
     """A line of a format that is not known yet."""
 
 
-def _encoded(row: object) -> bytes:
-    data = {"format": FORMAT, "row": to_plain(row)}
+def _encoded(key: Key, row: object) -> bytes:
+    data = {"format": FORMAT, "key": key, "row": to_plain(row)}
     return json.dumps(data, separators=(",", ":")).encode() + b"\n"
+
+
+def _decoded(text: bytes) -> tuple[Key, Any]:
+    """Key and row of a line. Raises ValueError for a damaged one, _Newer for one of a format to come."""
+    data: Any = json.loads(text)
+    if not isinstance(data, dict) or not isinstance(data.get("format"), int):
+        raise ValueError("no line of such a file")
+    if data["format"] > FORMAT:
+        raise _Newer
+    key = data["key"]
+    if not isinstance(key, list) or not all(isinstance(one, str | int) for one in key):
+        raise ValueError("its key is none")
+    return tuple(key), data["row"]
 
 
 def _why(error: OSError) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from history.events import Event, EventKind, EventLog
-from history.kept_file import Keeper, KeptFile
+from history.kept_file import Keeper, KeptFile, Key
 from history.memory_changes import LoadMark, MemoryChange, memory_change
 from history.ring import Ring
 from telemetry.actions import ActionKind, Outcome, Record
@@ -136,7 +136,7 @@ def kept_changes(journal: Path) -> KeptFile[MemoryChange]:
     )
 
 
-def _identity(change: MemoryChange) -> Hashable:
+def _identity(change: MemoryChange) -> Key:
     """Server, model, direction, and when it ended (unix ms)."""
     mark = change.mark
     return mark.server, mark.model, mark.unload, round(mark.ended * 1e3)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from history.kept_file import Keeper, KeptFile
+from history.kept_file import Keeper, KeptFile, Key
 from signals.advice import Advice, Observed, Proposal, predict
 from signals.advice_check import Check, check
 from signals.batcher import BatcherConfig
@@ -141,9 +141,9 @@ def kept_advice(journal: Path) -> KeptFile[Given]:
     """The file of a book, beside the journal; not opened."""
     what = "what was advised and predicted"
     return KeptFile(
-        journal.with_name(f"{journal.stem}-advice.jsonl"),
-        Given,
-        lambda row: row.key,
-        most=MAX_MODELS,
-        what=what,
+        journal.with_name(f"{journal.stem}-advice.jsonl"), Given, _identity, most=MAX_MODELS, what=what
     )
+
+
+def _identity(row: Given) -> Key:
+    return row.key.server, row.key.name, row.key.version

@@ -94,7 +94,9 @@ def test_nothing_is_read_or_written_before_it_is_opened(journal: Path) -> None:
     assert keeper.news() is None and not journal.parent.exists()
 
 
-@pytest.mark.parametrize("way", ["torn", "no json", "other", "lacking", "nested", "binary"])
+@pytest.mark.parametrize(
+    "way", ["torn", "no json", "other", "lacking", "no key", "other key", "nested", "binary"]
+)
 def test_a_damaged_line_costs_itself_and_says_so(journal: Path, way: str) -> None:
     path = filled(journal, 3)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -102,7 +104,9 @@ def test_a_damaged_line_costs_itself_and_says_so(journal: Path, way: str) -> Non
         "torn": lines[1][:40] + b"\n",
         "no json": b"{{{\n",
         "other": b'["x"]\n',
-        "lacking": json.dumps({"format": 1, "row": {"mark": {"began": 1.0}}}).encode() + b"\n",
+        "lacking": json.dumps({"format": 1, "key": ["a"], "row": {"mark": {}}}).encode() + b"\n",
+        "no key": json.dumps({"format": 1, "row": {"mark": {}}}).encode() + b"\n",
+        "other key": lines[1].replace(b'"key":["a"', b'"key":["b"'),
         "nested": b"[" * 100_000 + b"\n",
         "binary": b"\xff\xfe\x00garbage\n",
     }[way]
@@ -117,6 +121,18 @@ def test_a_damaged_line_costs_itself_and_says_so(journal: Path, way: str) -> Non
     keeper.put(change(9))
     keeper.close()
     assert rows(opened(journal)) == [change(0), change(2), change(9)]
+
+
+def test_a_damaged_newest_line_leaves_the_one_before(journal: Path) -> None:
+    first = opened(journal)
+    first.news()
+    for disturbed in ("before", "now"):
+        first.put(replace(change(1), disturbed=disturbed))
+    first.close()
+    first.path.write_bytes(first.path.read_bytes().replace(b'"disturbed":"now"', b'"disturbed":1'))
+    keeper = opened(journal)
+    assert [one.disturbed for one in rows(keeper)] == ["before"]
+    assert [one.line for one in keeper.notices] == [2]
 
 
 def test_a_line_of_a_newer_version_is_left_out_and_left_alone(journal: Path) -> None:
@@ -193,6 +209,46 @@ def test_the_second_process_reads_follows_and_takes_over(journal: Path) -> None:
     second.put(change(3))
     second.close()
     assert rows(opened(journal)) == [change(1), change(2), change(3)]
+
+
+def test_a_reader_reads_a_line_that_is_being_written_once_it_is_whole(journal: Path) -> None:
+    first, second = opened(journal), opened(journal)
+    first.news()
+    first.put(change(1))
+    known = ledger(second)
+    assert known.changes() == (change(1),)
+    first.put(change(2))
+    whole = first.path.read_bytes()
+    with first.path.open("r+b") as file:
+        file.truncate(len(whole) - 40)
+    assert known.changes() == (change(1),) and second.notices == ()
+    with first.path.open("ab") as file:
+        file.write(whole[-40:])
+    assert known.changes() == (change(1), change(2)) and second.notices == ()
+
+
+def test_a_file_that_somebody_emptied_is_empty(journal: Path) -> None:
+    first, second = opened(journal), opened(journal)
+    first.news()
+    first.put(change(1))
+    assert rows(second) == [change(1)]
+    os.truncate(first.path, 0)
+    assert rows(second) == []
+    first.put(change(2))
+    assert rows(second) == [change(2)]
+
+
+def test_a_file_written_anew_is_read_anew(journal: Path) -> None:
+    first, second = opened(journal), opened(journal)
+    first.news()
+    first._most = 3
+    known = ledger(second)
+    for number in range(10):
+        first.put(change(number))
+        if number % 4 == 0:
+            known.changes()
+    assert known.changes()[-3:] == (change(7), change(8), change(9))
+    assert len(rows(second)) == 0, "nothing new"
 
 
 def test_what_the_second_saw_alone_is_written_when_it_takes_over(journal: Path) -> None:
