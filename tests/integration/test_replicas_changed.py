@@ -43,8 +43,8 @@ def replicas(servers: Servers) -> Iterator[Lab]:
     """Three servers with one small model each, under even traffic."""
     lab = Lab(servers.plain(3))
     try:
-        lab.add(Model("shared", max_batch_size=8, batching=Batching(delay_us=0), cost_us=8_000))
-        lab.clients("shared", 6, per_second=24.0, batched=True)
+        lab.add(Model("ranker", max_batch_size=8, batching=Batching(delay_us=0), cost_us=8_000))
+        lab.clients("ranker", 6, per_second=24.0, batched=True)
         yield lab
     finally:
         runtime.shut_down()
@@ -54,10 +54,10 @@ def replicas(servers: Servers) -> Iterator[Lab]:
 def load_slower(lab: Lab, number: int) -> float:
     """Somebody's tool loads the model of one replica with a longer batching delay; when (unix seconds)."""
     url = lab.sandboxes[number].http_url
-    config = requests.get(f"{url}/v2/models/shared/config", timeout=5).json()
+    config = requests.get(f"{url}/v2/models/ranker/config", timeout=5).json()
     config["dynamic_batching"]["max_queue_delay_microseconds"] = SLOWER_US
     at = time.time()
-    assert lab.load("shared", number, {"parameters": {"config": json.dumps(config)}}) == 200
+    assert lab.load("ranker", number, {"parameters": {"config": json.dumps(config)}}) == 200
     return at
 
 
@@ -90,11 +90,11 @@ def test_the_replica_with_the_change_is_named_with_the_difference(
 
     words = until(told, 30)
     figure(words)
-    step = re.search(r"shared v1 latency rose from ([\d.]+) ms to ([\d.]+) ms", words)
+    step = re.search(r"ranker v1 latency rose from ([\d.]+) ms to ([\d.]+) ms", words)
     assert step is not None
     assert float(step[1]) < 40.0 < float(step[2])
     assert (
-        f"shared runs with another configuration: max_queue_delay_microseconds {SLOWER_US} (was 0)" in words
+        f"ranker runs with another configuration: max_queue_delay_microseconds {SLOWER_US} (was 0)" in words
     )
     [sides] = re.findall(r"Replicas \(3 servers\): (.*?); only where something was done it changed", words)
     named = [one.split(" ", 1) for one in sides.split(", ")]
