@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -254,10 +255,23 @@ def soak(running: Product, minutes: float, visitors: int) -> tuple[list[Reading]
 
 
 def faults(seen: Sequence[Viewer], log: str) -> list[str]:
-    """What must not have happened, in sentences."""
-    found = [f"a page showed: {text}" for viewer in seen for text in viewer.exceptions]
-    count = log.count("Traceback (most recent call last)")
-    return found + ([f"the product logged {count} tracebacks"] if count else [])
+    """What must not have happened, in sentences; a traceback by its last line."""
+    found = Counter(f"a page showed: {text}" for viewer in seen for text in viewer.exceptions)
+    found.update(f"the product logged: {line}" for line in ends_of_tracebacks(log))
+    return [f"{sentence} ({times} times)" for sentence, times in found.most_common()]
+
+
+def ends_of_tracebacks(log: str) -> Iterator[str]:
+    """The line with the error of each traceback: the first after it that is not indented."""
+    inside = False
+    for line in log.splitlines():
+        if line.endswith("Traceback (most recent call last):"):
+            inside = True
+        elif inside and line and not line.startswith(" "):
+            inside = False
+            yield line
+    if inside:
+        yield "a traceback without an end"
 
 
 def main() -> int:

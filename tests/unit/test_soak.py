@@ -58,8 +58,13 @@ def test_a_figure_that_is_not_reported_is_said_so_in_its_row() -> None:
 
 def test_exceptions_on_pages_and_tracebacks_in_the_log_are_faults() -> None:
     assert faults([Viewer(refreshes=3)], "sandbox: everything has ended") == []
-    log = "x\nTraceback (most recent call last):\n...\nTraceback (most recent call last):\n"
-    assert faults([Viewer(exceptions=["division by zero"])], log) == [
-        "a page showed: division by zero",
-        "the product logged 2 tracebacks",
+    log = (
+        "started\nTraceback (most recent call last):\n  File\n    1 / 0\nZeroDivisionError: by zero\n"
+        '2 warnings\nTraceback (most recent call last):\n  File "a.py", line 1\nZeroDivisionError: by zero\n'
+        "2026-11-30 Traceback (most recent call last):\n  File"
+    )
+    assert faults([Viewer(exceptions=["no such model"])], log) == [
+        "the product logged: ZeroDivisionError: by zero (2 times)",
+        "a page showed: no such model (1 times)",
+        "the product logged: a traceback without an end (1 times)",
     ]
