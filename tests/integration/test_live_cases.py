@@ -371,13 +371,16 @@ def test_c01_c14_a_server_in_mode_none_with_a_failed_model() -> None:
 
 def test_e07_the_processor_is_that_of_the_whole_machine(case: Case) -> None:
     process = case.watch()
-    shown = case.until(lambda: [one.signals.number("cpu_ratio") for one in process.report().host])[0]
-    scrape = process.ring.last("server0", Source.METRICS)
-    assert scrape is not None and shown is not None
-    printed = next(
-        value
-        for series, value in zip(scrape.samples.series, scrape.samples.values.tolist(), strict=True)
-        if series.name == "nv_cpu_utilization"
-    )
-    assert shown == pytest.approx(printed)
+
+    def shares() -> list[float]:
+        known = (one.signals.number("cpu_ratio") for one in process.report().host)
+        return [share for share in known if share is not None]
+
+    def printed() -> list[float]:
+        scrape = process.ring.last("server0", Source.METRICS)
+        rows = zip(scrape.samples.series, scrape.samples.values.tolist(), strict=True) if scrape else ()
+        return [value for series, value in rows if series.name == "nv_cpu_utilization"]
+
+    # A reading may come between the two looks: then they are taken again.
+    case.until(lambda: len(shares()) == 1 and shares() == pytest.approx(printed()))
     assert "whole machine as seen by Triton" in case.page("gpu").words("host")
