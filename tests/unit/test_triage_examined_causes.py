@@ -341,3 +341,14 @@ def test_failures_that_are_over_are_told_as_that(backend: Sequence[float], over:
     assert found(one) == ["RequestsFailing page qa"]
     rate = f"{max(backend) / 40:g}"
     assert first(one).affected == f"clients of qa on saved: requests fail at {rate} /s{over}"
+
+
+@pytest.mark.parametrize(
+    ("queue_us", "told"), [(200_000, "can sleep up to half a second"), (20e6, "in bursts")]
+)
+def test_a_batcher_that_sleeps_for_half_a_second_explains_no_wait_of_many(queue_us: float, told: str) -> None:
+    policy = {"max_queue_delay_microseconds": 100, "default_queue_policy": {"max_queue_size": 64}}
+    pages = _queue(250, infer_us=8_000, queue_us=queue_us)
+    one = judged(pages, [config("qa", max_batch_size=4, dynamic_batching=policy, **ON_CPU)])
+    assert found(one) == ["QueueDominates ticket qa"]
+    assert told in first(one).sentence
