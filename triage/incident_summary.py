@@ -98,7 +98,7 @@ def _nothing(opened: Opened) -> str:
 
 def _finding(finding: Finding) -> str:
     rows = [
-        ("Since", "before the record begins" if finding.since is None else _time(finding.since)),
+        ("Since", _began(finding)),
         ("Server", finding.server),
         ("Affected", finding.affected),
         ("Numbers", " · ".join(f"{one.label} {human(one.value, one.unit)}" for one in finding.evidence)),
@@ -122,6 +122,13 @@ def _finding(finding: Finding) -> str:
         + (f"<pre>{escape(finding.detail)}</pre>" if finding.detail else "")
         + "</article>"
     )
+
+
+def _began(finding: Finding) -> str:
+    if finding.since is not None:
+        return _time(finding.since)
+    known = [one.since for one in finding.follows if one.since is not None]
+    return f"{_time(min(known))} or before" if known else "before the record begins"
 
 
 def _inline(text: str) -> str:

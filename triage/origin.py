@@ -33,6 +33,7 @@ _RULES = {
     "ModelStuckLoading": "server",
     "ModelGone": "server",
     "EnsembleWithoutStep": "server",
+    "OneBadReplica": "server",
     "ServerDown": "server",
     "HttpNotAnswering": "server",
 }

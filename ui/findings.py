@@ -41,12 +41,20 @@ def _card(finding: Finding, now: float, filters: Filters, said: bool) -> Html:
             div(join(*evidence, between=" · "), class_="ts-evidence") if evidence else None,
             class_="ts-sentence",
         ),
-        div(since(finding.since, now), " ", _look(finding, filters), class_="ts-since"),
+        div(began(finding, now), " ", _look(finding, filters), class_="ts-since"),
         _what_to_do(finding, filters),
         class_=f"ts-finding {finding.severity.value}",
         role="article",
         data_key=f"{finding.rule} {finding.server} {finding.model}",
     )
+
+
+def began(finding: Finding, now: float) -> Html:
+    """Since when it is so; where only what follows from it tells its time, that it is older than that."""
+    known = [one.since for one in finding.follows if one.since is not None]
+    if finding.since is not None or not known:
+        return since(finding.since, now)
+    return span(since(min(known), now), " or before", data_tip="What follows from it is so since then.")
 
 
 def _look(finding: Finding, filters: Filters) -> Html:

@@ -95,5 +95,5 @@ def _cell(replica: Replica, name: str, odd: bool) -> Html:
         shown = span(NOT_REPORTED, class_="ts-none", data_tip="no request finished in the window")
     else:
         tip = raw_tip(value, _UNITS[name], name)
-        shown = span(human(value, _UNITS[name]), class_="ts-bad" if odd else None, data_tip=tip)
+        shown = span(human(value, _UNITS[name]), class_="ts-warn" if odd else None, data_tip=tip)
     return tag("td", shown, class_="ts-right")

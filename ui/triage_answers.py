@@ -16,6 +16,7 @@ from triage.change_points import LEAD_SECONDS
 from triage.origin import origin
 from ui.capacity import device_name, instances
 from ui.confirm_facts import Asked, last_request, stop_too
+from ui.findings import began
 from ui.format import counted, moment, since
 from ui.html import Child, Html, join, link, tag
 from ui.memory_view import devices
@@ -54,7 +55,7 @@ def _what(view: View, key: ModelKey) -> _Answer:
     sentence, _ = answer_of(view, key)
     if not found:
         return _Answer("What is wrong with it, since when?", f"Nothing by the rules: {sentence}")
-    when = join(" It is so ", since(found[0].since, view.now), ".")
+    when = join(" It is so ", began(found[0], view.now), ".")
     return _Answer("What is wrong with it, since when?", join(sentence, when))
 
 

@@ -12,7 +12,7 @@ from telemetry.scrape import FloatArray
 from telemetry.units import human
 from triage.finding import Change, Confidence, Evidence, Finding, Severity
 from triage.rule import HEADINGS
-from ui.findings import finding_sentence
+from ui.findings import began, finding_sentence
 from ui.format import counted, moment, since
 from ui.html import Child, Html, copy_button, div, join, span, tag
 from ui.markdown import inline, markdown
@@ -48,7 +48,7 @@ def _case(finding: Finding, view: View, *, charts: bool) -> Html:
         div(
             span(finding.tag, class_="ts-tag"),
             span(_WORDS[finding.severity], class_=f"ts-badge {finding.severity.value}"),
-            span(since(finding.since, view.now), class_="ts-since"),
+            span(began(finding, view.now), class_="ts-since"),
             class_="ts-case-head",
         ),
         tag("h2", finding_sentence(finding, view.filters), class_="ts-case-sentence"),

@@ -227,7 +227,7 @@ def _change(one: Changed, done: Sequence[Happened], view: View) -> Html:
         div(
             span(moment(one.after), class_="ts-timeline-at"),
             tag("b", link(one.key.label(), "model", params)),
-            " ",
+            f" on {one.key.server} " if len(view.coverage) > 1 else " ",
             "; ".join(step_words(signal, point) for signal, point in one.points.items()),
         ),
         div(why_words(one, done), class_="ts-faint"),
@@ -262,6 +262,9 @@ def _load_words(one: Changed) -> str:
     told = f"{human(before, Unit.PER_SECOND)} → {human(now, Unit.PER_SECOND)}"
     if abs(now - before) < LEAST_SHARE * before:
         return f", and clients send as before ({told})"
+    latency = one.points.get("request_us_mean")
+    if now < before and latency is not None and latency.rising:
+        return f"; clients send less since then ({told}), as those do that wait for each answer"
     return f"; clients send {'more' if now > before else 'less'} since then ({told}): the load changed"
 
 

@@ -13,7 +13,7 @@ from signals.definition import Level
 from signals.definitions import definition
 from telemetry.identity import ModelKey
 from telemetry.scrape import FloatArray
-from telemetry.units import NOT_REPORTED, human, human_duration
+from telemetry.units import NOT_REPORTED, Unit, human, human_duration
 from ui.format import NO_BATCH, clock, formula
 from ui.html import Html, div, span, tag
 from ui.model_panels import section
@@ -234,5 +234,5 @@ def _words(row: Difference) -> str:
         return "was 0"
     ratio = row.left / row.right
     if ratio >= 2:
-        return f"× {ratio:.3g}"
+        return f"× {human(ratio, Unit.NONE)}"
     return f"{'+' if ratio > 1 else '−'}{abs(ratio - 1):.0%}".replace("%", " %")

@@ -8,6 +8,10 @@ import pytest
 from fake_runtime import runtime_of, small_repository
 from triage_pages import COUNT, EVERY, STEP, page_after, stepped
 
+from telemetry.identity import ModelKey
+from triage.change_points import ChangePoint
+from ui.triage_changes import Changed, why_words
+
 # ---- comparison
 
 
@@ -86,6 +90,16 @@ def test_requests_that_fail_are_requests_all_the_same(open_page) -> None:
     assert "May I unload it? No: 5 requests/s for it fail now on 127.0.0.1:1, so somebody asks" in page.words(
         "about"
     )
+
+
+def test_clients_that_wait_send_less_because_it_is_slow() -> None:
+    slow, fewer = (ChangePoint(100.0, 110.0, *values, 9.0) for values in ((4e3, 9e5), (9.8, 6.1)))
+    key = ModelKey("a", "alpha", "1")
+    waits = Changed(key, {"request_us_mean": slow, "requests_per_second": fewer}, 9.8, 6.1)
+    words = "clients send less since then (9.8 /s → 6.1 /s)"
+    assert why_words(waits, ()).endswith(f"{words}, as those do that wait for each answer.")
+    alone = Changed(key, {"requests_per_second": fewer}, 9.8, 6.1)
+    assert why_words(alone, ()).endswith(f"{words}: the load changed.")
 
 
 def test_what_is_asked_about_a_model_of_a_silent_server_is_answered_by_the_silence(open_page) -> None:

@@ -56,6 +56,15 @@ def test_code_in_an_impact_is_code_and_nothing_else_is_markup() -> None:
         assert shown in cards and "`" not in cards
 
 
+def test_a_cause_is_at_least_as_old_as_what_follows_from_it() -> None:
+    cause = Finding("OneBadReplica", Severity.TICKET, "ODD", "a", None, "It is odd.", None, (), "", "")
+    assert "since before the recording" in finding_cards([cause], 900.0, Filters())
+    told = replace(cause, follows=(replace(cause, since=600.0), replace(cause, since=300.0)))
+    assert "since 00:05 (10 min)</span> or before" in finding_cards([told], 900.0, Filters())
+    assert "since 00:10 (5 min)</span></div>" not in finding_cards([told], 900.0, Filters())
+    assert "or before" not in finding_cards([replace(told, since=600.0)], 900.0, Filters())
+
+
 def test_attributes_that_are_absent_are_left_out() -> None:
     assert div(None, class_=None, hidden=True, open=False) == "<div hidden></div>"
 
