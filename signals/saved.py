@@ -53,7 +53,8 @@ class SavedAnswers:
 class Replay:
     """A filled ring, the moment of the newest answer, the window between first and last, and notices.
 
-    `since` is the time of the first page that could be read: the window begins there, None without one.
+    `since` is the time of the first page that could be read, `steps` how many pages came after it: the window
+    begins there. None without one.
     """
 
     ring: Ring
@@ -62,6 +63,7 @@ class Replay:
     notices: list[Notice] = field(default_factory=list)
     readable: int = 0
     since: float | None = None
+    steps: int | None = None
     also: Sequence[Sink] = ()
 
     def accept(self, scrape: Scrape) -> None:
@@ -103,8 +105,8 @@ def replay(answers: SavedAnswers, also: Sequence[Sink] = ()) -> Replay:
     _feed(result, answers, Source.STATISTICS, answers.statistics, _statistics)
     _feed(result, answers, Source.INDEX, answers.indexes, _index)
     _feed_configs(result, answers)
-    if result.since is not None:
-        result.window_seconds = result.at - result.since or None
+    if result.steps is not None:
+        result.window_seconds = result.steps * answers.every_seconds or None
     if not result.readable:
         raise WrongContent(result.notices[0].text if result.notices else "no saved answer was given")
     return result
@@ -128,8 +130,8 @@ def _feed(
             continue
         result.readable += 1
         result.notices += notices
-        if source is Source.METRICS and result.since is None:
-            result.since = at
+        if source is Source.METRICS and result.steps is None:
+            result.since, result.steps = at, back
         result.accept(Scrape(SERVER, source, at, 0.0, samples, payload, notices))
 
 
