@@ -33,6 +33,7 @@ _RULES = {
     "ModelStuckLoading": "server",
     "ModelGone": "server",
     "EnsembleWithoutStep": "server",
+    "EnsembleSlowStep": "server",
     "OneBadReplica": "server",
     "ServerDown": "server",
     "HttpNotAnswering": "server",

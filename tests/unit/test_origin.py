@@ -133,6 +133,8 @@ def test_a_finding_that_says_whose_it_is_comes_first() -> None:
     whose, sentence = said(row(requests_per_second=0.0), None, "EnsembleWithoutStep")
     assert whose is Whose.SERVER and sentence == "It is the server: bert_qa: EnsembleWithoutStep."
     assert said(None, None, "ModelLoadFailed")[0] is Whose.SERVER
+    serving = row(requests_per_second=4.0, failed_ratio=0.0, queue_us_mean=218.0, request_us_mean=2e5)
+    assert said(serving)[0] is Whose.NEITHER and said(serving, None, "EnsembleSlowStep")[0] is Whose.SERVER
     waiting = row(requests_per_second=6.0, queue_ratio=0.8, queue_us_mean=8e5, instance_busy_ratio=0.999)
     assert said(waiting)[0] is Whose.LOAD and said(waiting, None, "OneBadReplica")[0] is Whose.SERVER
 
