@@ -157,11 +157,7 @@ def _timeline(opened: Opened) -> str:
         if one.since is not None and (one.model, round(one.since)) not in told
     ]
     rows += _changed(opened)
-    rows += [
-        (max(one.starts_at, manifest.start), _alert(one))
-        for one in facts.alerts.alerts
-        if _held(one, manifest)
-    ]
+    rows += [(one.starts_at, _alert(one)) for one in facts.alerts.alerts if _held(one, manifest)]
     left_out = len(rows) - MAX_ROWS
     rows = sorted(rows)[-MAX_ROWS:]
     if not rows:

@@ -84,7 +84,9 @@ def utc(at: float) -> str:
 def moment(at: float) -> Html:
     """Local time of day with UTC in the tooltip; of another day than today with the day."""
     today = day(at) == day(time.time())
-    return span(clock(at) if today else f"{day(at)[:6]} {clock(at)}", data_tip=utc(at))
+    # Day and month stay on one line, however narrow the column is.
+    of_day = day(at)[:6].replace(" ", "\u00a0")
+    return span(clock(at) if today else f"{of_day} {clock(at)}", data_tip=utc(at))
 
 
 def since(at: float | None, now: float) -> Html:

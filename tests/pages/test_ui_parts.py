@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -17,7 +19,7 @@ from triage.finding import Finding, Severity
 from ui import traffic
 from ui.filters import Filters
 from ui.findings import finding_cards
-from ui.format import value
+from ui.format import moment, value
 from ui.html import copy_button, div, join, link, span
 from ui.model_words import batching_words, settings
 from ui.plot import script_address
@@ -54,6 +56,12 @@ def test_code_in_an_impact_is_code_and_nothing_else_is_markup() -> None:
     for said in (True, False):
         cards = finding_cards([finding], 0.0, Filters(), said=said)
         assert shown in cards and "`" not in cards
+
+
+def test_a_time_of_another_day_has_its_day() -> None:
+    now = time.time()
+    assert re.fullmatch(r"<span [^>]*>\d\d:\d\d</span>", moment(now))
+    assert ">30\u00a0Nov 10:00</span>" in moment(1_796_032_800.0 - 365 * 86_400)
 
 
 def test_a_cause_is_at_least_as_old_as_what_follows_from_it() -> None:
