@@ -14,7 +14,7 @@ from pathlib import Path
 
 from control.journal_lines import Line, decoded, unix
 from telemetry.errors import NotRecorded
-from telemetry.one_writer import MODE, OneWriter, sync_folder, write_all
+from telemetry.one_writer import MODE, OneWriter, reason_of, still_at, sync_folder, write_all
 from telemetry.scrape import Notice
 
 DEFAULT_MAX_BYTES = 5_000_000
@@ -136,7 +136,7 @@ class JournalFile:
 
     def _opened(self, more: int) -> tuple[int, int]:
         """The file to append `more` bytes to, and its size; rotated or made anew where needed."""
-        if self._fd is not None and not self._is_there(self._fd):
+        if self._fd is not None and not still_at(self.path, self._fd):
             os.close(self._fd)
             self._fd = None
         if self._fd is None:
@@ -150,14 +150,6 @@ class JournalFile:
             write_all(self._fd, b"".join(self.carried()))
             size = os.fstat(self._fd).st_size
         return self._fd, size
-
-    def _is_there(self, fd: int) -> bool:
-        """False if somebody moved or removed the file under us."""
-        try:
-            there, ours = self.path.stat(), os.fstat(fd)
-        except OSError:
-            return False
-        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _open(self) -> int:
         new = not self.path.exists()
@@ -185,7 +177,7 @@ class JournalFile:
         return self.path if number == 0 else self.path.with_name(f"{self.path.name}.{number}")
 
     def _failed(self, error: OSError) -> NotRecorded:
-        why = os.strerror(error.errno).lower() if error.errno else type(error).__name__
+        why = reason_of(error)
         return NotRecorded(
             f"The journal {self.path} cannot be written ({why}), and nothing is sent that is not recorded. "
             "Make room or set journal: path: to a file that can be written."
@@ -208,7 +200,7 @@ class JournalFile:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                why = os.strerror(error.errno).lower() if error.errno else type(error).__name__
+                why = reason_of(error)
                 notices.append(Notice(part.name, None, f"this part of the journal cannot be read ({why})"))
                 continue
             found, damaged = parsed(content, part.name)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from telemetry.one_writer import MODE, OneWriter, sync_folder, write_all
+from telemetry.one_writer import MODE, OneWriter, reason_of, still_at, sync_folder, write_all
 from telemetry.plain import from_plain, to_plain
 from telemetry.scrape import Notice
 
@@ -80,7 +80,10 @@ class KeptFile(Generic[Row]):
         self._looked_at = float("-inf")
         self._wanted = False
         self._ours = True
+        self._unreadable: tuple[Notice, ...] = ()
         self._damaged: tuple[Notice, ...] = ()
+        self._left_out = 0
+        """Damaged lines beyond those that are told one by one."""
         self._failed: tuple[Notice, ...] = ()
 
     @property
@@ -91,7 +94,13 @@ class KeptFile(Generic[Row]):
     @property
     def notices(self) -> tuple[Notice, ...]:
         """What of the file could not be read, and why it cannot be written."""
-        return (*self._damaged, *self._failed)
+        more = Notice(self.path.name, None, f"{self._left_out} more lines are left out")
+        return (
+            *self._unreadable,
+            *self._damaged,
+            *((more,) if self._left_out else ()),
+            *self._failed,
+        )
 
     def news(self) -> News[Row] | None:
         """All rows if another process may have written some since the last call; else None."""
@@ -168,7 +177,7 @@ class KeptFile(Generic[Row]):
 
     def _opened(self) -> int | None:
         """The file to append to; None if there is none."""
-        if self._fd is not None and not self._is_there(self._fd):
+        if self._fd is not None and not still_at(self.path, self._fd):
             self._let_go()
         if self._fd is None:
             try:
@@ -196,21 +205,15 @@ class KeptFile(Generic[Row]):
         self._fd, self._written = fd, len(self._lines)
         sync_folder(self.path.parent)
 
-    def _is_there(self, fd: int) -> bool:
-        """False if somebody moved or removed the file under us."""
-        try:
-            there, ours = self.path.stat(), os.fstat(fd)
-        except OSError:
-            return False
-        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
-
     def _let_go(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     def _unwritable(self, error: OSError) -> Notice:
-        text = f"{self.path} cannot be written ({_why(error)}): {self._what} is forgotten when the app ends"
+        text = (
+            f"{self.path} cannot be written ({reason_of(error)}): {self._what} is forgotten when the app ends"
+        )
         return Notice(self.path.name, None, text)
 
     # ---- reading
@@ -224,17 +227,17 @@ class KeptFile(Generic[Row]):
 
     def _read(self, *, anew: bool) -> tuple[Row, ...]:
         """All rows; not `anew`: of what was read before only the end is read again."""
-        if anew:
-            self._lines, self._rows, self._damaged = {}, {}, ()
-            self._written, self._read_bytes, self._ours = 0, 0, True
+        if anew or not self._ours:
+            self._lines, self._rows, self._damaged, self._unreadable = {}, {}, (), ()
+            self._written, self._read_bytes, self._left_out, self._ours = 0, 0, 0, True
         try:
             content = self._content(self._read_bytes)
         except FileNotFoundError:
             return ()
         except (OSError, ValueError) as error:
-            why = _why(error) if isinstance(error, OSError) else str(error)
+            why = reason_of(error) if isinstance(error, OSError) else str(error)
             text = f"{self.path} cannot be read ({why}): it is left as it is, and {self._what} is forgotten "
-            self._damaged = (Notice(self.path.name, None, f"{text}when the app ends"),)
+            self._unreadable = (Notice(self.path.name, None, f"{text}when the app ends"),)
             self._ours = False
             return ()
         # A line that is being written is read with its end. At a takeover nobody writes any more.
@@ -242,7 +245,7 @@ class KeptFile(Generic[Row]):
         notices = self._take_in(whole)
         self._read_bytes += len(whole)
         self._written += whole.count(b"\n")
-        self._damaged = self._bounded([*self._damaged, *notices])
+        self._tell(notices)
         return tuple(self._rows.values())
 
     def _content(self, start: int) -> bytes:
@@ -291,17 +294,10 @@ class KeptFile(Generic[Row]):
             break
         return notices
 
-    def _bounded(self, notices: list[Notice]) -> tuple[Notice, ...]:
-        numbered = [one for one in notices if one.line is not None]
-        more = (
-            len(numbered) - MAX_NOTICES + sum(int(one.text.split()[0]) for one in notices if one.line is None)
-        )
-        if more <= 0:
-            return tuple(numbered)
-        return (
-            *numbered[:MAX_NOTICES],
-            Notice(self.path.name, None, f"{more} more lines are left out"),
-        )
+    def _tell(self, notices: list[Notice]) -> None:
+        told = (*self._damaged, *notices)
+        self._damaged = told[:MAX_NOTICES]
+        self._left_out += len(told) - len(self._damaged)
 
 
 class _Newer(Exception):
@@ -324,7 +320,3 @@ def _decoded(text: bytes) -> tuple[Key, Any]:
     if not isinstance(key, list) or not all(isinstance(one, str | int) for one in key):
         raise ValueError("its key is none")
     return tuple(key), data["row"]
-
-
-def _why(error: OSError) -> str:
-    return os.strerror(error.errno).lower() if error.errno else type(error).__name__

@@ -79,6 +79,20 @@ def write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
+def still_at(path: Path, fd: int) -> bool:
+    """False if somebody moved or removed the open file under us."""
+    try:
+        there, ours = path.stat(), os.fstat(fd)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+
+
+def reason_of(error: OSError) -> str:
+    """`no space left on device`, for the middle of a sentence."""
+    return os.strerror(error.errno).lower() if error.errno else type(error).__name__
+
+
 def sync_folder(folder: Path) -> None:
     """Names that came or went in the folder are on the disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

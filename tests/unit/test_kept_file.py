@@ -192,6 +192,20 @@ def test_a_file_that_is_not_ours_is_left_as_it_is(journal: Path, monkeypatch: py
     assert "it is larger than 40 bytes" in keeper.notices[0].text
 
 
+def test_a_file_that_could_not_be_read_is_read_again_once_it_can(journal: Path) -> None:
+    writer, reader = opened(journal), opened(journal)
+    assert rows(writer) == []
+    writer.put(change(0))
+    whole = writer.path.stat().st_size
+    os.truncate(writer.path, 4 * kept_file.MAX_BYTES + 1)
+    assert rows(reader) == []
+    assert "cannot be read (it is larger than" in reader.notices[0].text
+    os.truncate(writer.path, whole)
+    writer.put(change(1))
+    assert rows(reader) == [change(0), change(1)]
+    assert reader.notices == ()
+
+
 def test_the_second_process_reads_follows_and_takes_over(journal: Path) -> None:
     first, second = opened(journal), opened(journal)
     assert rows(first) == [] and first.held
