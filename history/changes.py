@@ -41,8 +41,8 @@ class PageChange:
 def compare_pages(before: Samples, now: Samples, *, was_down: bool, whole: bool) -> PageChange:
     """`was_down`: readings failed in between; `whole`: the page now was read without a bad line.
 
-    Failure counters outlive unload and reload (triton_facts 1.4), so only a new process makes them fall
-    or, with the label `reason` (24.07 and later), vanish.
+    Failure counters outlive unload and reload, so only a new process makes them fall or, with the label
+    `reason` (24.07 and later), vanish.
     """
     fallen = list(fallen_series(before, now))
     fell = {_row(series) for series in fallen if series.name in _MODEL_COUNTERS}

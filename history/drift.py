@@ -231,7 +231,7 @@ class Drifts:
 
 
 _FROM_NOTHING = (EventKind.LOAD, EventKind.RESET)
-"""Counters of a model begin at zero only after an unload (triton_facts 1.4): a reload in place keeps them."""
+"""Counters of a model begin at zero only after an unload: a reload in place keeps them."""
 
 
 def _by_model(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:

@@ -274,7 +274,7 @@ def _page(state: _Server, scrape: Scrape) -> Iterator[Event]:
 
 
 def _reloads(state: _Server, scrape: Scrape) -> Iterator[Event]:
-    """Statistics began again while the metrics went on: loaded anew in place (triton_facts 1.4)."""
+    """Statistics began again while the metrics went on: loaded anew in place."""
     judged, state.reload_candidates = state.reload_candidates, []
     for row, at, since in judged:
         elsewhere = state.changed_at.get(row, float("-inf")) >= since - 1.0

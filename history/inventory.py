@@ -1,8 +1,7 @@
 """Which models there are: the union of repository index, statistics and metrics, because each alone lies.
 
 The index does not list models injected by a file override, the statistics only list READY versions, and
-on the metrics page failure series outlive their model and custom series prove nothing
-(triton_facts: traps 1, 7, 12 and "REPOSITORY").
+on the metrics page failure series outlive their model and custom series prove nothing.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Night:
         rows = [
             f'nv_inference_request_success{{model="{name}",version="1"}} {self.counted}' for name in loaded
         ]
-        # Failures are still told of after an unload (triton_facts 1.4).
+        # Failures are still told of after an unload.
         rows += [
             f'nv_inference_request_failure{{model="{name}",version="1",reason="BACKEND"}} {self.counted // 9}'
             for name in self.running
