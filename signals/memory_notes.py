@@ -20,6 +20,12 @@ OWN_PROCESSES = ("python", "vllm", "tensorrtllm")
 _NAMED = 3
 
 
+def listed(names: Sequence[str]) -> str:
+    """`a, b, c and 2 more`."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
 def gpu_notes(
     inputs: ServerMemoryInputs, gpus: int, card: GpuCard | None, models: Sequence[ModelHolding]
 ) -> Iterator[str]:
@@ -39,8 +45,7 @@ def gpu_notes(
     measured = {model.key for model in models if not model.estimated}
     mute = [facts for facts in on_gpus if _in_server(facts) and facts.key not in measured and gpus == 1]
     if mute:
-        names = ", ".join(facts.key.label() for facts in mute[:_NAMED])
-        names += f" and {len(mute) - _NAMED} more" if len(mute) > _NAMED else ""
+        names = listed([facts.key.label() for facts in mute])
         backends = ", ".join(sorted({facts.config.backend for facts in mute if facts.config}))
         yield (
             f"{names}: {backends} reports nothing, and lives in tritonserver's own process. Loaded through "
@@ -65,10 +70,9 @@ def _hidden(tenants: Sequence[GpuTenant]) -> Iterator[str]:
     nameless = [tenant for tenant in tenants if not tenant.name and tenant.bytes]
     if nameless:
         size = human(float(sum(tenant.bytes or 0 for tenant in nameless)), Unit.BYTES)
-        ids = ", ".join(str(tenant.pid) for tenant in nameless[:_NAMED])
-        more = f" and {len(nameless) - _NAMED} more" if len(nameless) > _NAMED else ""
+        ids = listed([str(tenant.pid) for tenant in nameless])
         yield (
-            f"Processes that cannot be seen from here hold {size} (ids by NVML: {ids}{more}); the server's "
+            f"Processes that cannot be seen from here hold {size} (ids by NVML: {ids}); the server's "
             "own may be among them."
         )
     if any(tenant.bytes is None for tenant in tenants):

@@ -9,7 +9,7 @@ from history.inventory import ModelFacts
 from history.memory_changes import MemoryChange
 from signals.capacity import CONTEXT_HIGH_BYTES, HEADROOM_RATIO
 from signals.memory import DeviceMemory, Figure, ModelHolding, Part, holdings, in_order
-from signals.memory_notes import gpu_notes, process_notes
+from signals.memory_notes import gpu_notes, listed, process_notes
 from telemetry.facts import MemoryUse, ModelState
 from telemetry.identity import GpuKey, ModelKey
 from telemetry.memory import CPU, Confidence, GpuCard, MemorySource, ServerProcesses, StubProcess
@@ -21,7 +21,6 @@ _REPEATED_RATIO = 0.20
 _LEAST_DELTA_BYTES = 2**20
 _SAME_LOAD_SECONDS = 60.0
 """A model is seen READY at most so long after a load done through us has ended."""
-_NAMED = 3
 _IN_SERVER = (MemorySource.REPORTED, MemorySource.BACKEND, MemorySource.DELTA)
 _Found = dict[str, dict[ModelKey, list[Figure]]]
 
@@ -325,7 +324,6 @@ def _server_part(
     inside = [model for model in models if model.estimated and model.key not in python]
     estimated = min(size, sum(model.shown.bytes for model in inside))
     if inside:
-        names = ", ".join(model.key.label() for model in inside[:_NAMED])
-        names += f" and {len(inside) - _NAMED} more" if len(inside) > _NAMED else ""
+        names = listed([model.key.label() for model in inside])
         words += f"; about {human(estimated, Unit.BYTES)} of it by estimate: {names}"
     return Part("tritonserver", size, words, estimated)

@@ -115,19 +115,19 @@ class _Judge:
         self, rule: Rule, subject: Subject, among: tuple[Subject, ...]
     ) -> Iterator[Unjudged]:
         """What held all the time, where all the time was shorter than it must hold and no more will come."""
-        context = self._context
-        reach = context.report.at - (
-            context.report.at if context.history_from is None else context.history_from
-        )
+        begun = self._context.history_from
+        if not self._context.ended or begun is None:
+            return
+        reach = self._context.report.at - begun
         stages = [one for one in self._stages(rule, subject) if one.for_seconds > reach]
-        if not context.ended or not stages or reach <= 0:
+        if not stages or reach <= 0:
             return
         base = tuple(self._holds(rule, subject, among))
         soonest = min(stages, key=lambda one: one.for_seconds)
         if self._held(base, soonest, subject, among) < reach:
             return
         model = subject if isinstance(subject, ModelKey) else None
-        who = context.label(model) if model else server_of(subject)
+        who = self._context.label(model) if model else server_of(subject)
         yield Unjudged(
             rule.name,
             server_of(subject),
