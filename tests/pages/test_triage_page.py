@@ -116,6 +116,7 @@ def test_nothing_found_says_by_how_many_rules_and_what_could_not_be_judged_once(
 
 def test_a_silent_server_is_not_called_fine(open_page) -> None:
     page = open_page(runtime_of(down=True), "triage")
+    assert page.words("cases").startswith("No server answers, so nothing can be judged.")
     assert "Nothing is wrong" not in page.markup
 
 
