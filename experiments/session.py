@@ -19,7 +19,6 @@ from experiments.report import RunKind, RunProgress, RunReport
 from experiments.server_side import LoadReader
 from experiments.wire import check_way
 from telemetry.actions import Conclusion, Outcome
-from telemetry.errors import SourceError
 from telemetry.facts import ModelConfig
 
 _MAX_COURSE = 400
@@ -186,15 +185,6 @@ def work_of(
         return run(session)
 
     return work
-
-
-def running_config(wanted: Wanted) -> ModelConfig:
-    """The configuration the model has now; what the form was made of where it cannot be read."""
-    request = wanted.request
-    try:
-        return wanted.control.reader.config(request.server, request.model, request.version)
-    except SourceError:
-        return wanted.config
 
 
 def _merged(points: list[LoadProgress]) -> list[LoadProgress]:

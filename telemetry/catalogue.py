@@ -251,9 +251,6 @@ _ROWS: tuple[Metric, ...] = (
 CATALOGUE: dict[str, Metric] = {row.family: row for row in _ROWS}
 """Every known family by its name as printed."""
 
-BACKEND_PREFIXES = ("vllm:", "nv_trt_llm_")
-"""Families of backends that queue and batch inside themselves (vLLM, TensorRT-LLM)."""
-
 MODEL_FAMILIES = tuple(row.family for row in _ROWS if "model" in row.labels and row.source is Source.METRICS)
 """Triton's own per-model families: only these name a model that Triton really has."""
 

@@ -17,7 +17,6 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_ENUM = re.compile(r"[A-Z][A-Z0-9_]*")
 _BARE = frozenset(("kind", "timeout_action"))
 """Fields whose values are names of an enumeration, which stand without quotes."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}

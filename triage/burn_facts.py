@@ -14,8 +14,6 @@ from triage.durations import duration_text
 from triage.finding import Severity
 
 NO = "no"
-SEVERITIES = (Severity.PAGE.value, Severity.TICKET.value, NO)
-"""Words of the fact `errors_burn_severity`."""
 INTERVALS_PER_WINDOW = 4
 """A rate over fewer readings says little: a window that holds fewer is taken longer."""
 SHORTEST, NEXT = PAIRS[0], PAIRS[1]
