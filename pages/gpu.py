@@ -18,7 +18,7 @@ from ui.gpu_panels import (
     without_gpus,
 )
 from ui.header import header
-from ui.live import live
+from ui.live import live, slot
 from ui.memory_view import devices, growths
 from ui.panel import panel
 from ui.plot import figure
@@ -33,11 +33,13 @@ def page() -> None:
     machines = [one for one in known if one.device == CPU]
     cards = gpu_cards(view, known)
     header(view, gpu_sentence(cards, view), gpu_level(cards))
-    if not cards:
-        panel(without_gpus(view), key="no_gpu")
-    grown = growth(growths(view), view)
-    if grown is not None:
-        panel(grown, key="growth")
+    with slot():
+        if not cards:
+            panel(without_gpus(view), key="no_gpu")
+    with slot():
+        grown = growth(growths(view), view)
+        if grown is not None:
+            panel(grown, key="growth")
     charts = GpuCharts(view, cards)
     for place, card in enumerate(cards):
         bar, course = st.columns(2)
