@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from telemetry import journal_choice
 
 # The same examples in every run: a red run must be red again for the next person who looks.
 # No time limits either: they would judge the machine.
@@ -15,6 +18,20 @@ settings.register_profile(
 settings.load_profile("steady")
 
 FIGURE = "figure"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Settings that name no state folder get an empty one: no test finds what another one kept."""
+
+    def default_path(environ: Mapping[str, str], sandbox_state: Path | None) -> Path:
+        path = journal_choice.default_path(environ, sandbox_state)
+        nobodys = journal_choice.default_path({}, None)
+        return tmp_path_factory.mktemp("state") / path.name if path == nobodys else path
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("settings.default_path", default_path)
+        yield
 
 
 @pytest.fixture

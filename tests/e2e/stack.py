@@ -70,9 +70,10 @@ class Stack:
             lambda: self.state()["server_running"] and self.state()["server_pid"] != before,
             "a new tritonserver",
         )
-        until(self._ready, "all models READY again", 60)
+        until(self.serves, "all models READY again", 60)
 
-    def _ready(self) -> bool:
+    def serves(self) -> bool:
+        """Triton is there and all its models are READY."""
         try:
             return requests.get(f"{self.state()['http_url']}/v2/health/ready", timeout=2).status_code == 200
         except requests.RequestException:

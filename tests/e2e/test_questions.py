@@ -16,7 +16,7 @@ import requests
 from playwright.sync_api import Locator, Page, expect
 
 from sandbox.repository import FAULT_MODELS, place_model
-from tests.e2e.stack import Stack, start_stack
+from tests.e2e.stack import Stack, start_stack, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 LIMIT_MS = 60_000
@@ -52,6 +52,7 @@ class Clients:
 def troubled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A product of its own whose model `flaky` fails every second request."""
     running = start_stack(tmp_path_factory.mktemp("questions"))
+    until(running.serves, "Triton ready", 60)
     state = running.state()
     place_model(FAULT_MODELS[MODEL], Path(state["repository_path"]), {}, parameters={"failure_ratio": "0.5"})
     with Clients(state["http_url"]):
@@ -67,6 +68,18 @@ def overview(page: Page, troubled: Stack) -> Page:
     return page
 
 
+@pytest.fixture
+def failing(overview: Page, troubled: Stack) -> Page:
+    """The model was loaded on the Repository page: by whichever test is the first one."""
+    index = requests.post(f"{troubled.state()['http_url']}/v2/repository/index", timeout=10).json()
+    if not any(one["name"] == MODEL and one.get("state") == "READY" for one in index):
+        overview.goto(f"{troubled.app_url}/repository")
+        overview.get_by_role("button", name=f"load {MODEL}", exact=True).first.click()
+        overview.get_by_role("dialog").get_by_role("button", name="Load", exact=True).click()
+        expect(overview.locator("table tr", has_text=MODEL).first).to_contain_text("ready")
+    return overview
+
+
 def answer(page: Page, question: str) -> Locator:
     """The answer that stands beside a question."""
     return page.locator(f".ts-questions dt:text-is('{question}') + dd")
@@ -76,13 +89,9 @@ def ask(page: Page, troubled: Stack, model: str) -> None:
     page.goto(f"{troubled.app_url}/triage?model={model}")
 
 
-def test_which_model_fails_and_since_when(overview: Page, troubled: Stack) -> None:
-    overview.goto(f"{troubled.app_url}/repository")
-    overview.get_by_role("button", name=f"load {MODEL}", exact=True).first.click()
-    overview.get_by_role("dialog").get_by_role("button", name="Load", exact=True).click()
-    expect(overview.locator("table tr", has_text=MODEL).first).to_contain_text("ready")
-
-    overview.get_by_role("link", name="Overview").first.click()
+def test_which_model_fails_and_since_when(failing: Page, troubled: Stack) -> None:
+    overview = failing
+    overview.goto(troubled.app_url)
     finding = overview.locator(".ts-finding", has_text=f"{MODEL} fails")
     expect(finding).to_contain_text(re.compile(r"since \d\d:\d\d"))
     finding.get_by_role("link", name="look").click()
@@ -95,7 +104,8 @@ def test_which_model_fails_and_since_when(overview: Page, troubled: Stack) -> No
     expect(card).to_contain_text("Mitigation")
 
 
-def test_is_it_the_server_or_the_clients(overview: Page, troubled: Stack) -> None:
+def test_is_it_the_server_or_the_clients(failing: Page, troubled: Stack) -> None:
+    overview = failing
     ask(overview, troubled, MODEL)
     expect(answer(overview, "Is it the server or the clients?")).to_contain_text(
         re.compile(r"It is the server: \d\d(\.\d)? % of the requests fail in it, .*own code or backend")
@@ -106,13 +116,15 @@ def test_is_it_the_server_or_the_clients(overview: Page, troubled: Stack) -> Non
     )
 
 
-def test_what_changed_before(overview: Page, troubled: Stack) -> None:
+def test_what_changed_before(failing: Page, troubled: Stack) -> None:
+    overview = failing
     ask(overview, troubled, MODEL)
     expect(answer(overview, "What changed before?")).to_contain_text(f"load {MODEL} by")
     expect(overview.locator(".ts-timeline li", has_text=f"load {MODEL} by").first).to_be_visible()
 
 
-def test_may_i_unload_this(overview: Page, troubled: Stack) -> None:
+def test_may_i_unload_this(failing: Page, troubled: Stack) -> None:
+    overview = failing
     ask(overview, troubled, MODEL)
     unload = answer(overview, "May I unload it?")
     expect(unload).to_contain_text(re.compile(r"No, it is in use: \d+(\.\d+)? requests/s now on sandbox"))

@@ -90,7 +90,7 @@ def test_the_replica_with_the_change_is_named_with_the_difference(
 
     words = until(told, 30)
     figure(words)
-    step = re.search(r"ranker v1 latency rose from ([\d.]+) ms to ([\d.]+) ms", words)
+    step = re.search(rf"ranker v1 on server{CHANGED} latency rose from ([\d.]+) ms to ([\d.]+) ms", words)
     assert step is not None
     assert float(step[1]) < 40.0 < float(step[2])
     assert (

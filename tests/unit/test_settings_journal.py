@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from settings import Settings, load_settings
-from telemetry.journal_choice import JournalChoice
+from telemetry.journal_choice import JournalChoice, default_path
+
+
+@pytest.fixture(autouse=True)
+def real_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written here: the folder that people get is what is asked for."""
+    monkeypatch.setattr("settings.default_path", default_path)
 
 
 def load(tmp_path: Path, text: str, environ: Mapping[str, str] | None = None) -> Settings:
