@@ -20,14 +20,27 @@ settings.load_profile("steady")
 FIGURE = "figure"
 
 
+_STATE: list[Path] = []
+"""The state folder of the test that runs and of the fixtures it is the first to ask for; made when wanted."""
+
+
+def pytest_runtest_setup() -> None:
+    """Before any fixture: the next one who wants a state folder gets a new one."""
+    _STATE.clear()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Settings that name no state folder get an empty one: no test finds what another one kept."""
+    """Settings that name no state folder get one of the test: it finds nothing that another one kept."""
 
     def default_path(environ: Mapping[str, str], sandbox_state: Path | None) -> Path:
         path = journal_choice.default_path(environ, sandbox_state)
         nobodys = journal_choice.default_path({}, None)
-        return tmp_path_factory.mktemp("state") / path.name if path == nobodys else path
+        if path != nobodys:
+            return path
+        if not _STATE:
+            _STATE.append(tmp_path_factory.mktemp("state"))
+        return _STATE[0] / path.name
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("settings.default_path", default_path)
