@@ -35,7 +35,7 @@ from sandbox.ports import free_ports
 from sandbox.processes import end_group, start_bound
 from sandbox.run_folder import living_run_folders
 from sandbox.traffic_profiles import DEFAULT_PROFILE, PROFILES
-from tests.viewers import Viewer, watch
+from tests.viewers import Viewer, app_answers, watch
 
 ROOT = Path(__file__).resolve().parents[1]
 MIB = 2.0**20
@@ -152,19 +152,12 @@ def product(folder: Path, traffic: str) -> Iterator[Product]:
 
 def _await_traffic(launcher: subprocess.Popen[bytes], url: str, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not (_healthy(url) and _sends(launcher.pid)):
+    while not (app_answers(url) and _sends(launcher.pid)):
         if launcher.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(
                 f"the product did not start. It said:\n{log.read_text(errors='replace')[-2000:]}"
             )
         time.sleep(0.2)
-
-
-def _healthy(url: str) -> bool:
-    try:
-        return bool(requests.get(f"{url}/healthz", timeout=5).json()["servers"])
-    except (requests.RequestException, ValueError, KeyError):
-        return False
 
 
 def _sends(launcher_pid: int) -> bool:

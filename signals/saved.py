@@ -53,8 +53,8 @@ class SavedAnswers:
 class Replay:
     """A filled ring, the moment of the newest answer, the window between first and last, and notices.
 
-    `since` is the time of the first page that could be read, `steps` how many pages came after it: the window
-    begins there. None without one.
+    `steps` is how many pages came after the first one that could be read: the window begins there. None
+    without one.
     """
 
     ring: Ring
@@ -62,9 +62,13 @@ class Replay:
     window_seconds: float | None
     notices: list[Notice] = field(default_factory=list)
     readable: int = 0
-    since: float | None = None
     steps: int | None = None
     also: Sequence[Sink] = ()
+
+    @property
+    def since(self) -> float | None:
+        """The time of the first page that could be read."""
+        return None if self.steps is None else self.at - (self.window_seconds or 0.0)
 
     def accept(self, scrape: Scrape) -> None:
         """Take one answer."""
@@ -131,7 +135,7 @@ def _feed(
         result.readable += 1
         result.notices += notices
         if source is Source.METRICS and result.steps is None:
-            result.since, result.steps = at, back
+            result.steps = back
         result.accept(Scrape(SERVER, source, at, 0.0, samples, payload, notices))
 
 

@@ -11,10 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+import requests
 import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.typing import Origin, Subprotocol
+
+
+def app_answers(app_url: str, seconds: float = 5.0) -> bool:
+    """True once the app has read its server."""
+    try:
+        return bool(requests.get(f"{app_url}/healthz", timeout=seconds).json()["servers"])
+    except (requests.RequestException, ValueError, KeyError):
+        return False
 
 
 @dataclass

@@ -9,13 +9,11 @@ from telemetry.identity import ModelKey
 from telemetry.objective import Objective, objective_for
 from telemetry.units import human_duration
 from triage.burn import DAY, HOUR, PAIRS, USUAL_DAYS, Burn, Burns, Kind, Pair
-from triage.context import Context, Fact
+from triage.context import INTERVALS_PER_WINDOW, Context, Fact
 from triage.durations import duration_text
 from triage.finding import Severity
 
 NO = "no"
-INTERVALS_PER_WINDOW = 4
-"""A rate over fewer readings says little: a window that holds fewer is taken longer."""
 SHORTEST, NEXT = PAIRS[0], PAIRS[1]
 _WORDS = {
     300.0: "5 minutes",

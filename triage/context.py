@@ -24,6 +24,9 @@ Subject = ModelKey | str
 """Who a rule speaks about: a model, or a server by its id."""
 Fact = float | str | None
 """A number in the unit the vocabulary gives, a word, or not reported."""
+INTERVALS_PER_WINDOW = 4
+"""A window never spans fewer readings than this, as far as the history reaches back: one may be late or
+missing. Where none is, two readings are enough."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,10 @@ from signals.report import Signals
 from telemetry.identity import ModelKey
 from telemetry.scrape import FloatArray
 from triage.conditions import COMPARE, VECTOR_COMPARE, Condition, Reference, Term
-from triage.context import Context, Fact, Subject
+from triage.context import INTERVALS_PER_WINDOW, Context, Fact, Subject
 from triage.facts import Facts
 from triage.nodes import Growth
 from triage.vocabulary import EXPRESSIONS, Level
-
-INTERVALS_PER_WINDOW = 4
-"""A window never spans fewer readings than this, as far as the history reaches back: one may be late or
-missing. Where none is, two readings are enough."""
 
 _Read = tuple[Level, str, float, Grid, Matchers]
 

@@ -10,9 +10,6 @@ from collections.abc import Mapping
 
 import streamlit as st
 
-FIXED = ("from", "to")
-"""Parameters that no widget holds: they are kept as they came."""
-
 _SEEN = "address_seen"
 
 

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import requests
 
 from sandbox.ports import free_ports
 from sandbox.processes import end_group, start_bound
 from tests.counting_proxy import CountingProxy
 from tests.e2e.stack import ROOT, Stack, until
-from tests.viewers import watch
+from tests.viewers import app_answers, watch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 SECONDS = 60.0
@@ -40,18 +39,10 @@ def watched(stack: Stack, tmp_path: Path) -> Iterator[tuple[str, int, CountingPr
             )
         url = f"http://127.0.0.1:{port}"
         try:
-            until(lambda: answers(url), "the app answers", 90)
+            until(lambda: app_answers(url, 2.0), "the app answers", 90)
             yield url, process.pid, proxy
         finally:
             end_group(process, 20.0)
-
-
-def answers(url: str) -> bool:
-    """True once the app has read its server."""
-    try:
-        return bool(requests.get(f"{url}/healthz", timeout=2).json()["servers"])
-    except (requests.RequestException, ValueError, KeyError):
-        return False
 
 
 def cpu_seconds(pid: int) -> float:

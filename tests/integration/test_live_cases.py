@@ -32,7 +32,6 @@ from typing import Any, TypeVar
 
 import pytest
 import requests
-from streamlit.testing.v1 import AppTest
 
 import runtime
 from control.policy import CONTROL_REFUSED, NOT_ADDRESSABLE
@@ -45,7 +44,7 @@ from telemetry.actions import Action, ActionKind, Outcome, Record
 from telemetry.facts import ModelState
 from telemetry.scrape import Source
 from tests.counting_proxy import CountingProxy
-from tests.pages.conftest import Shown
+from tests.pages.conftest import Shown, opened
 from triage.finding import Finding, Severity
 from triage.verdict import VerdictLevel
 
@@ -115,16 +114,7 @@ class Case(Lab):
 
     def page(self, address: str, **parameters: str) -> Shown:
         """A page of the app on this process."""
-        runtime.install(self.runtime)
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-        app.query_params["refresh"] = "pause"
-        app.run()
-        if address != "overview":
-            app.switch_page(f"pages/{address}.py")
-            for name, value in parameters.items():
-                app.query_params[name] = value
-            app.run()
-        return Shown(app)
+        return opened(self.runtime, address, seconds=60, **parameters)
 
     def signals(self, model: str) -> Any:
         """The figures of a model now."""

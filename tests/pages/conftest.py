@@ -66,25 +66,26 @@ def _key(proto: object) -> str:
     return re.sub(r"^\$+ID-[0-9a-f]+-", "", str(proto.id))  # type: ignore[attr-defined]
 
 
-@pytest.fixture
-def open_page() -> Iterator[Callable[..., Shown]]:
-    """`open_page(process, "model", model="fast_add")` runs that page with these parameters."""
-
-    def opened(process: Runtime, address: str = "overview", **parameters: str) -> Shown:
-        runtime.install(process)
-        # A process keeps the changes of its models for all its viewers; here each is a process of its own.
-        triage_changes._kept.clear()
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
-        app.query_params["refresh"] = "pause"
+def opened(process: Runtime, address: str = "overview", *, seconds: float = 30, **parameters: str) -> Shown:
+    """A page of the app on this process, within so many seconds."""
+    runtime.install(process)
+    # A process keeps the changes of its models for all its viewers; here each is a process of its own.
+    triage_changes._kept.clear()
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=seconds)
+    app.query_params["refresh"] = "pause"
+    for name, value in parameters.items():
+        app.query_params[name] = value
+    app.run()
+    if address != "overview":
+        app.switch_page(f"pages/{address}.py")
         for name, value in parameters.items():
             app.query_params[name] = value
         app.run()
-        if address != "overview":
-            app.switch_page(f"pages/{address}.py")
-            for name, value in parameters.items():
-                app.query_params[name] = value
-            app.run()
-        return Shown(app)
+    return Shown(app)
 
+
+@pytest.fixture
+def open_page() -> Iterator[Callable[..., Shown]]:
+    """`open_page(process, "model", model="fast_add")` runs that page with these parameters."""
     yield opened
     runtime.shut_down()
